@@ -1,0 +1,3 @@
+//! Process 1 of the guest.
+
+pub mod init;

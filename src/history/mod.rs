@@ -1,0 +1,3 @@
+//! What the guest told the lab, in the order of its event numbers.
+
+pub mod message;

@@ -1,0 +1,20 @@
+//! plugpull cuts the power under a real file system and judges what came back.
+//!
+//! The way of the data: a [`workload`] runs in a [`guest`] on a [`stack`] whose block device is the
+//! lab's [`disk`]; every disk request and every message goes to one [`trace`]. At the [`cut`] the
+//! trace says, under a crash model, what the medium holds; a second guest observes it; [`verify`]
+//! holds the observation against the [`history`] and the claims. [`trial`] runs that once.
+
+pub mod agent;
+pub mod cli;
+pub mod cut;
+pub mod disk;
+pub mod guest;
+pub mod history;
+pub mod record;
+pub mod stack;
+pub mod trace;
+pub mod trial;
+pub mod units;
+pub mod verify;
+pub mod workload;

@@ -1,3 +1,4 @@
 //! Process 1 of the guest.
 
 pub mod init;
+pub mod protocol;

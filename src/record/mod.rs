@@ -1,1 +1,3 @@
-//! (in the making)
+//! Self-describing blocks: how they are made, read back and recognised when damaged.
+
+pub mod observed;

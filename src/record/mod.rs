@@ -1,3 +1,4 @@
 //! Self-describing blocks: how they are made, read back and recognised when damaged.
 
+pub mod layout;
 pub mod observed;

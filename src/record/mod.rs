@@ -2,3 +2,7 @@
 
 pub mod layout;
 pub mod observed;
+pub mod place;
+pub mod ring;
+#[cfg(test)]
+mod testing;

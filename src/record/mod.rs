@@ -1,5 +1,6 @@
 //! Self-describing blocks: how they are made, read back and recognised when damaged.
 
+pub mod classify;
 pub mod layout;
 pub mod observed;
 pub mod place;

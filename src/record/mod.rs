@@ -7,3 +7,4 @@ pub mod place;
 pub mod ring;
 #[cfg(test)]
 mod testing;
+pub mod wire;

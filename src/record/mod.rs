@@ -6,5 +6,5 @@ pub mod observed;
 pub mod place;
 pub mod ring;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod wire;

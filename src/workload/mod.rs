@@ -5,3 +5,5 @@ pub mod clock;
 pub mod outbox;
 pub mod pace;
 pub mod plan;
+pub mod runner;
+pub mod writer;

@@ -1,4 +1,5 @@
 //! Process 1 of the guest.
 
 pub mod init;
+pub mod observe;
 pub mod protocol;

@@ -3,3 +3,4 @@
 pub mod init;
 pub mod observe;
 pub mod protocol;
+pub mod txgs;

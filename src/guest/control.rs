@@ -40,6 +40,11 @@ impl Control {
         Control { link, frames: FrameReader::default(), sent: 0, answered: 0 }
     }
 
+    /// The connection itself, for bytes that are no request.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
     /// Sends a request and waits for its reply. `Reply::Failed` is an error with the agent's words.
     pub fn call(&mut self, request: Request, limit: Duration) -> Result<Reply, GuestError> {
         self.call_with_blobs(request, limit, &mut |_| {})

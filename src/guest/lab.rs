@@ -119,6 +119,11 @@ impl Lab {
         &self.cache
     }
 
+    /// Where the saved guest is, or will be.
+    pub fn saved_place(&self) -> PathBuf {
+        self.saved.place(&self.recipe)
+    }
+
     /// What is known about the saved guest, if there is one.
     pub fn saved_meta(&self) -> Option<Meta> {
         self.saved.meta(&self.recipe)

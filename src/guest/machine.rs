@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Lines of the console and of QEMU's standard error that an error shows.
-const TAIL_LINES: usize = 25;
+const TAIL_LINES: usize = 80;
 
 /// A QEMU process, killed when dropped.
 pub struct Machine {

@@ -81,9 +81,14 @@ impl SavedGuests {
         recipe.restore(state, console, watch)
     }
 
+    /// Where the recipe's saved guest is, or will be.
+    pub fn place(&self, recipe: &Recipe) -> PathBuf {
+        self.folder_of(&recipe.key())
+    }
+
     /// What is known about the recipe's saved guest, if there is one.
     pub fn meta(&self, recipe: &Recipe) -> Option<Meta> {
-        read_meta(&self.folder_of(&recipe.key()))
+        read_meta(&self.place(recipe))
     }
 
     fn folder_of(&self, key: &str) -> PathBuf {

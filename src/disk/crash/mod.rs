@@ -6,6 +6,10 @@
 mod durable;
 mod medium;
 mod model;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod script;
 
 pub use durable::{Durable, durable_requests};
 pub use medium::{CrashError, crash_state};

@@ -7,6 +7,7 @@ use crate::agent::frame::{FrameReader, Kind, head};
 use crate::agent::load::Load;
 use crate::agent::protocol::{Numbered, Reply, Request};
 use crate::agent::{exec, files, ports, wake};
+use crate::trial::slowdown;
 use nix::sys::reboot::{RebootMode, reboot};
 use std::fs::File;
 use std::io;
@@ -91,6 +92,7 @@ impl Agent {
             Request::Hello => Ok(self.hello()),
             Request::Wake { realtime_ns, entropy } => wake::wake(realtime_ns, &entropy).map(done),
             Request::Clock => wake::now().map(Reply::Clock),
+            Request::Compute => Ok(Reply::Took { ns: slowdown::compute().as_nanos() as u64 }),
             Request::Exec { argv, timeout_ms } => {
                 exec::exec(&argv, ms(timeout_ms)).map(Reply::Exec)
             }

@@ -178,6 +178,7 @@ fn describe(request: &Request) -> String {
         Request::Hello => "say hello".into(),
         Request::Wake { .. } => "take the time and entropy".into(),
         Request::Clock => "tell its clock".into(),
+        Request::Compute => "do a computation".into(),
         Request::Exec { argv, .. } => format!("run `{}`", argv.join(" ")),
         Request::Mount { source, target, .. } => format!("mount {source} on {target}"),
         Request::Unmount { target } => format!("unmount {target}"),

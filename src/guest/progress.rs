@@ -46,6 +46,11 @@ impl Watch {
         Watch::new(|_| {}, Arc::default())
     }
 
+    /// The same wish to stop, another listener.
+    pub fn with_listener(&self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Watch {
+        Watch { listener: Arc::new(listener), cancel: self.cancel.clone() }
+    }
+
     /// A stage begins.
     pub fn stage(&self, text: impl Into<String>) {
         (self.listener)(Progress::Stage(text.into()));

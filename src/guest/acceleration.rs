@@ -104,11 +104,11 @@ fn try_kvm(recipe: &Recipe, watch: &Watch) -> Result<Remembered, GuestError> {
         Err(GuestError::TimedOut { .. }) => {
             format!("{KVM} opens, but a guest on it did not answer within {limit_s} s")
         }
-        Err(why) => {
-            let why = why.to_string();
-            let first = why.lines().find(|line| !line.is_empty()).unwrap_or_default();
-            format!("{KVM} opens, but a guest on it failed ({first})")
+        Err(GuestError::Ended { how, stderr, .. }) => {
+            let words = stderr.lines().next().map(|line| format!(": {line}")).unwrap_or_default();
+            format!("{KVM} opens, but QEMU ended on it ({how}{words})")
         }
+        Err(why) => format!("{KVM} opens, but a guest on it failed ({why})"),
     };
     Ok(Remembered { works: false, why })
 }

@@ -20,8 +20,10 @@ pub const MESSAGES_SOCKET: &str = "messages";
 /// What the kernel is told.
 ///
 /// `panic=-1` with QEMU's `-no-reboot` makes a kernel panic end QEMU at once. Mitigations protect
-/// nobody in here and cost most under emulation.
-const KERNEL_COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
+/// nobody in here and cost most under emulation. The TSC is right by construction, but an emulated
+/// CPU that had to wait for its turn makes it look wrong, and the clock would change in mid-run to one
+/// that is slow to read.
+const KERNEL_COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable";
 
 /// What is to be started.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +162,7 @@ mod tests {
             "-m",
             "1024",
             "-append",
-            "console=ttyS0 quiet panic=-1 mitigations=off",
+            "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable",
             "-kernel",
             "/img/vmlinuz",
             "-qmp",

@@ -2,14 +2,13 @@
 
 use crate::guest::arguments::QEMU;
 use crate::guest::error::GuestError;
-use crate::guest::process::{last_lines, spawn_bound};
+use crate::guest::process::{last_lines, spawn_bound, wait_or_stop};
 use crate::guest::progress::Watch;
 use nix::unistd::Uid;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Program and package. QEMU's package is asked for alone: together with another release's
 /// qemu-utils it cannot be installed, and nothing in here needs qemu-img.
@@ -71,23 +70,13 @@ pub fn run(mut command: Command, watch: &Watch) -> Result<(), GuestError> {
         |file: &File| file.try_clone().map_err(GuestError::file("share", Path::new("/tmp")));
     command.stdin(Stdio::null()).stdout(share(&output)?).stderr(share(&output)?);
     let mut child = spawn_bound(command).map_err(GuestError::file("start", Path::new(&program)))?;
-    let status = loop {
-        let ended = child.try_wait().map_err(GuestError::file("wait for", Path::new(&program)))?;
-        if let Some(status) = ended {
-            break status;
-        }
-        if watch.is_cancelled() {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(GuestError::Cancelled);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let status = wait_or_stop(&mut child, watch);
+    let status = status.map_err(GuestError::file("wait for", Path::new(&program)))?;
+    watch.check()?;
     if status.success() {
         return Ok(());
     }
     let mut said = Vec::new();
-    use std::io::{Seek, SeekFrom};
     let _ = output.seek(SeekFrom::Start(0)).and_then(|_| output.read_to_end(&mut said));
     let said = last_lines(&String::from_utf8_lossy(&said), TAIL_LINES);
     Err(GuestError::Command { command: words.join(" "), how: status.to_string(), said })

@@ -6,25 +6,20 @@
 use crate::guest::cache::digest_of_file;
 use crate::guest::config::Suite;
 use crate::guest::error::GuestError;
-use crate::guest::process::{last_lines, spawn_bound};
+use crate::guest::process::{last_lines, spawn_bound, wait_or_stop};
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 const SCRIPT: &str = include_str!("../../vm-scripts/build-guest");
 /// The script's exit code for an image that is not there.
 const NOT_BUILT: i32 = 10;
 /// Lines of the script's words that an error shows.
 const TAIL_LINES: usize = 40;
-/// How long an interrupted script may take to clean up.
-const CLEAN_UP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A complete image.
 #[derive(Debug, Clone)]
@@ -131,25 +126,6 @@ fn joined(thread: JoinHandle<String>) -> String {
 fn failed(status: &std::process::ExitStatus, said: &str) -> GuestError {
     let (how, said) = (status.to_string(), last_lines(said, TAIL_LINES));
     GuestError::Command { command: "build-guest".into(), how, said }
-}
-
-/// Waits for the script. If the user wants to stop it is asked to end, so that it can remove what is
-/// half made, and killed if that takes too long.
-fn wait_or_stop(child: &mut Child, watch: &Watch) -> std::io::Result<std::process::ExitStatus> {
-    let mut kill_at = None;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if watch.is_cancelled() && kill_at.is_none() {
-            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
-            kill_at = Some(Instant::now() + CLEAN_UP_PATIENCE);
-        }
-        if kill_at.is_some_and(|at| Instant::now() >= at) {
-            child.kill()?;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Passes the script's progress on, and returns all else that it said.

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Lines of the console and of QEMU's standard error that an error shows.
 const TAIL_LINES: usize = 80;
 
+/// How long a killed QEMU may take to be gone: it has the guest's memory to give back.
+const KILL_PATIENCE: Duration = Duration::from_secs(20);
+
 /// A QEMU process, killed when dropped.
 pub struct Machine {
     vitals: Arc<MachineVitals>,
@@ -82,10 +85,13 @@ impl Machine {
 
     /// Ends it as a power cut does: SIGKILL, and nothing before that would let QEMU flush.
     pub fn kill(&self) {
-        let mut child = self.vitals.child();
         // An error here says that it has ended by itself.
-        let _ = child.kill();
-        let _ = child.wait();
+        let _ = self.vitals.child().kill();
+        let deadline = Instant::now() + KILL_PATIENCE;
+        // A process that hangs in the kernel (KVM can do that) must not hang the lab too.
+        while self.vitals.ended().is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until it has ended, whoever ends it.

@@ -3,15 +3,17 @@
 //! Each child asks the kernel to be killed when its parent dies. The kernel means the parent
 //! *thread*, so all children are started by one thread that lives as long as the tool.
 
+use crate::guest::progress::Watch;
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
-use nix::unistd::getppid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getppid};
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
 
 /// Starts a child that the kernel kills when this process dies, however it dies. It is the leader of
 /// its own process group: a Ctrl-C at the terminal reaches the tool alone, which then decides (QEMU
@@ -49,6 +51,26 @@ fn spawn_here(mut command: Command) -> io::Result<Child> {
         });
     }
     command.process_group(0).spawn()
+}
+
+/// Waits for a child that the user may want to stop. It is asked to end then, so that it can leave
+/// things in order, and killed if that takes too long.
+pub fn wait_or_stop(child: &mut Child, watch: &Watch) -> io::Result<ExitStatus> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let mut kill_at = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if watch.is_cancelled() && kill_at.is_none() {
+            kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM)?;
+            kill_at = Some(Instant::now() + PATIENCE);
+        }
+        if kill_at.is_some_and(|at| Instant::now() >= at) {
+            child.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A process that cannot be mistaken for a later one with the same number.

@@ -32,6 +32,8 @@ pub enum Request {
     },
     /// What does the clock say? Answered with `Reply::Clock`.
     Clock,
+    /// Do a fixed computation. Answered with `Reply::Took`.
+    Compute,
     /// Run a tool to its end.
     Exec {
         /// Program and arguments; the program is looked up in the image's path.
@@ -115,6 +117,11 @@ pub enum Reply {
     Done,
     /// To `Clock`.
     Clock(GuestNs),
+    /// To `Compute`.
+    Took {
+        /// How long it took.
+        ns: u64,
+    },
     /// To `Exec`.
     Exec(ExecResult),
     /// To `ReadFile`.

@@ -1,0 +1,87 @@
+//! `plugpull trial` and `plugpull scenarios`.
+
+use super::args::{CutArg, JudgeArgs, TrialArgs};
+use super::progress;
+use crate::guest::GuestError;
+use crate::stack::settings;
+use crate::trial::folder::RunDir;
+use crate::trial::options::TrialOptions;
+use crate::trial::report::TrialReport;
+use crate::trial::{render, run};
+use anyhow::Result;
+use rand::RngExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What a shell says of a process that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+/// Seeds that are drawn stay short enough to be typed.
+const SEED_MAX: u64 = 1_000_000;
+
+/// Runs a trial and prints it. Returns the exit code.
+pub fn run(args: TrialArgs) -> Result<u8> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    // A second Ctrl-C ends the tool at once; what it then leaves is swept at its next start.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, cancel.clone())?;
+        signal_hook::flag::register(signal, cancel.clone())?;
+    }
+    let json = args.json;
+    let options = options(args);
+    let watch = progress::watch(cancel.clone());
+    watch.note(format!("seed {}", options.seed));
+    let trial = match run::run(&options, &watch) {
+        Ok(trial) => trial,
+        Err(error) if matches!(error.downcast_ref(), Some(GuestError::Cancelled)) => {
+            eprintln!("plugpull: interrupted; nothing was left running");
+            return Ok(INTERRUPTED);
+        }
+        Err(error) => return Err(error),
+    };
+    print(&trial.report, &trial.folder, json)
+}
+
+/// Judges a finished run again. Returns the exit code.
+pub fn judge(args: JudgeArgs) -> Result<u8> {
+    let folder = RunDir::open(&args.run);
+    print(&run::judge_run(&folder)?, &folder, args.json)
+}
+
+fn print(report: &TrialReport, folder: &RunDir, json: bool) -> Result<u8> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        let place = folder.path().join("report.md");
+        print!("\n{}", render::summary(report, &place.display().to_string()));
+    }
+    Ok(report.exit_code)
+}
+
+/// Flags that stand for a field of the scenario come after the `--set`s, so that they win.
+fn options(args: TrialArgs) -> TrialOptions {
+    let mut sets = args.sets;
+    sets.extend(args.load_seconds.map(|s| format!("cut.load_seconds={s:?}")));
+    sets.extend(args.crash_model.map(|model| format!("cut.crash_model={model}")));
+    sets.extend(args.cut.map(|cut| match cut {
+        CutArg::Worst => "cut.when=worst".to_owned(),
+        CutArg::Uniform => "cut.when=uniform".to_owned(),
+    }));
+    TrialOptions {
+        scenario: args.scenario,
+        sets,
+        seed: args.seed.unwrap_or_else(|| rand::rng().random_range(1..SEED_MAX)),
+        suite: args.suite.into(),
+        accel: args.accel.map(Into::into),
+        runs: args.runs,
+    }
+}
+
+/// Prints a line for each scenario that comes with the tool.
+pub fn list_scenarios() {
+    for name in settings::names() {
+        match settings::load(name, &[]) {
+            Ok(scenario) => println!("{name:26} {}", scenario.tries),
+            Err(error) => println!("{name:26} (unsound: {error})"),
+        }
+    }
+}

@@ -117,7 +117,7 @@ fn memory(config: &BenchConfig) -> Result<MemoryReport, BenchError> {
     let load = Load { block_bytes: 512, pattern: "randwrite", bytes: 256 * MIB };
     let before = resident_bytes()?;
     let disk = start(folder.path(), load.bytes)?;
-    fio(&disk.server.socket().to_owned(), &load)?;
+    fio(disk.server.socket(), &load)?;
     let after = resident_bytes()?;
     disk.recorder.sync()?;
     let log = DiskLog::read(&disk.trace, |_, _| {})?;

@@ -1,14 +1,8 @@
-//! Real power cuts of a real ZFS in a real guest, from the command line. Each test asserts verdicts
-//! and outcome classes claim by claim, never the exit code alone: with a 5-second timer the claim of
-//! five seconds rarely holds anyway.
-//!
-//! The first of these tests to run builds the guest image if the cache has none (some ten minutes),
-//! and saves the guest. They take turns: two emulated guests on two cores gain nothing.
+//! Verdicts and outcome classes claim by claim, never the exit code alone: with a 5-second timer the
+//! claim of five seconds rarely holds anyway.
 
-mod trial_support;
-
+use super::support::*;
 use serde_json::Value;
-use trial_support::*;
 
 /// The default scenario with a short load and a cut at a random instant.
 const SHORT: [&str; 4] = ["--cut", "uniform", "--load-seconds", "3"];
@@ -32,10 +26,16 @@ fn guest_nothing_acked_is_lost_with_sync_standard_on_both_for_ten_seeds() {
     let _alone = alone();
     for seed in 11..=20 {
         let scenario = scenario_file(|text| {
-            let claims = text.replace("dataset.customer]\nsync = \"disabled\"", "dataset.customer]\nsync = \"standard\"");
-            format!("{claims}\n[[claim]]\nkind = \"durable\"\ndataset = \"customer\"\nsays = \"all of it\"\n")
+            let claims = text.replace(
+                "dataset.customer]\nsync = \"disabled\"",
+                "dataset.customer]\nsync = \"standard\"",
+            );
+            format!(
+                "{claims}\n[[claim]]\nkind = \"durable\"\ndataset = \"customer\"\nsays = \"all of it\"\n"
+            )
         });
-        let trial = Trial::run_scenario(&scenario, &["--load-seconds", "2", "--cut", "uniform"], seed);
+        let trial =
+            Trial::run_scenario(&scenario, &["--load-seconds", "2", "--cut", "uniform"], seed);
         for dataset in ["customer", "billing"] {
             assert_eq!(trial.verdict_on("durable", dataset), "held", "seed {seed}: {trial}");
             assert_eq!(trial.outcomes(dataset, DAMAGE_OR_LOSS), 0, "seed {seed}: {trial}");
@@ -84,11 +84,15 @@ fn guest_a_writer_that_acks_before_fsync_is_caught() {
 #[test]
 fn guest_a_load_that_is_too_short_or_stalls_cannot_hold_max_loss() {
     let _alone = alone();
-    let short = Trial::run(&["--load-seconds", "1", "--cut", "uniform", "--set", "stack.txg_timeout_s=1"], 24);
+    let short = Trial::run(
+        &["--load-seconds", "1", "--cut", "uniform", "--set", "stack.txg_timeout_s=1"],
+        24,
+    );
     assert_eq!(short.verdict("max-loss"), "not-measured", "{short}");
     assert!(short.because("max-loss").contains("of load came before the cut"), "{short}");
 
-    let sets = ["--set", "stack.txg_timeout_s=1", "--set", "customer.fault=stall", "--load-seconds", "8"];
+    let sets =
+        ["--set", "stack.txg_timeout_s=1", "--set", "customer.fault=stall", "--load-seconds", "8"];
     let stalled = Trial::run(&sets, 25);
     assert_eq!(stalled.verdict("max-loss"), "not-measured", "{stalled}");
     assert!(stalled.because("max-loss").contains("completed nothing for"), "{stalled}");
@@ -109,7 +113,10 @@ fn guest_a_claim_that_is_true_holds_and_a_vm_kill_is_not_called_power_loss() {
     assert_eq!(kill.verdict("durable"), "held", "{kill}");
     let under = kill.claim("durable")["under"].as_str().unwrap_or_default().to_owned();
     assert!(under.contains("against a VM kill, not against power loss"), "{under}");
-    assert_eq!(kill.json["plan_sha256"], honest.json["plan_sha256"], "the same seed, the same plan");
+    assert_eq!(
+        kill.json["plan_sha256"], honest.json["plan_sha256"],
+        "the same seed, the same plan"
+    );
     assert_ne!(kill.json["run"], honest.json["run"], "but never the same run");
 }
 
@@ -121,7 +128,10 @@ fn guest_five_seconds_do_not_hold_and_the_window_agrees_with_the_txgs() {
     let (lo, hi) = (window["lo"].as_f64().unwrap(), window["hi"].as_f64().unwrap());
     assert!(lo > 4.0 && hi < 15.0 && hi - lo < 0.05, "{trial}");
     let predicted = &trial.dataset("customer")["predicted_window_s"];
-    assert!(predicted["lo"].as_f64() <= Some(hi) && predicted["hi"].as_f64() >= Some(lo), "{trial}");
+    assert!(
+        predicted["lo"].as_f64() <= Some(hi) && predicted["hi"].as_f64() >= Some(lo),
+        "{trial}"
+    );
     // What is said of the claim follows from the interval, whichever it is on this machine.
     let largest = &trial.dataset("customer")["largest_window_s"];
     let worst_lo = lo.max(largest["lo"].as_f64().unwrap());
@@ -132,7 +142,11 @@ fn guest_five_seconds_do_not_hold_and_the_window_agrees_with_the_txgs() {
         (false, false) => "not-measured",
     };
     assert_eq!(trial.verdict("max-loss"), expected, "{trial}");
-    let closed: Vec<&Value> =
-        trial.json["pool"]["txgs"].as_array().unwrap().iter().map(|txg| &txg["closed_by"]).collect();
+    let closed: Vec<&Value> = trial.json["pool"]["txgs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|txg| &txg["closed_by"])
+        .collect();
     assert!(closed.contains(&&Value::from("timer")), "{trial}");
 }

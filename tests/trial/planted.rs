@@ -2,8 +2,7 @@
 //! in one way at a time, and judged again. Each fault must be classed as what it is, by the oracle
 //! that is there for it; the untouched data must pass the same claims.
 
-mod trial_support;
-
+use super::support::{Trial, alone};
 use plugpull::record::layout::{self, RECORD_BYTES, RecordBytes};
 use plugpull::record::observed::{ObservedBlock, ObservedFile};
 use plugpull::record::ring;
@@ -18,7 +17,6 @@ use plugpull::units::{RunId, Seq};
 use plugpull::verify::outcome::Outcome;
 use plugpull::verify::verdict::Verdict;
 use plugpull::workload::plan::Pattern;
-use trial_support::{Trial, alone};
 
 /// A real run, ready to be judged with other observations.
 struct Run {
@@ -158,9 +156,8 @@ fn a_stale_version_is_classed(run: &Run) {
     let observed = run.observed();
     let stream = plan.streams.iter().find(|s| s.id == observed.files[file].stream).unwrap();
     let newest = observed.files[file].blocks.iter().filter_map(seq).max().unwrap();
-    let overwritten = |block: &ObservedBlock| {
-        seq(block).is_some_and(|seq| seq.0 > stream.fill() && seq < newest)
-    };
+    let overwritten =
+        |block: &ObservedBlock| seq(block).is_some_and(|seq| seq.0 > stream.fill() && seq < newest);
     let slot = observed.files[file].blocks.iter().position(overwritten).unwrap();
     let first = Seq(slot as u64 + 1);
     let said = run.evidence.history.streams[&stream.id].ack(first).unwrap().ack;

@@ -9,6 +9,7 @@ use plugpull::guest::{
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -101,6 +102,40 @@ fn guest_whose_saved_state_does_not_fit_is_saved_again_once_though_two_want_it()
     let count = |words: &str| told.iter().filter(|text| text.contains(words)).count();
     assert!(count("is made again") >= 1, "{told:?}");
     assert_eq!(count("booting the guest once"), 1, "{told:?}");
+}
+
+#[test]
+fn guest_start_that_the_user_interrupts_ends_soon_and_leaves_nothing() {
+    let _alone = alone();
+    let (cancel, agent) = (Arc::new(AtomicBool::new(false)), env!("CARGO_BIN_EXE_plugpull"));
+    let watch = Watch::new(|_| {}, cancel.clone());
+    let lab = Lab::prepare_with_agent(GuestConfig::default(), Path::new(agent), &watch);
+    let (lab, folder) = (lab.expect("a lab"), tempfile::tempdir().expect("a folder"));
+    let console = folder.path().join("console");
+    let waits = || lab.start(Start::Fresh, Some(&console)).map(drop);
+    let result = std::thread::scope(|scope| {
+        let start = scope.spawn(waits);
+        while !console.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        cancel.store(true, Ordering::Relaxed);
+        let asked = Instant::now();
+        let result = start.join().expect("no panic");
+        assert!(asked.elapsed() < LIMIT);
+        result
+    });
+    assert!(matches!(result, Err(GuestError::Cancelled)), "{result:?}");
+}
+
+#[test]
+fn guest_whose_console_has_no_place_is_an_error_and_keeps_its_saved_state() {
+    let _alone = alone();
+    let (lab, _) = lab();
+    drop(lab.start(Start::Saved, None).expect("a guest"));
+    let error = lab.start(Start::Saved, Some(Path::new("/nonexistent/console"))).map(drop);
+    let error = error.expect_err("no such folder").to_string();
+    assert!(error.contains("/nonexistent/console"), "{error}");
+    assert!(lab.saved_meta().is_some());
 }
 
 #[test]

@@ -77,8 +77,7 @@ impl SavedGuests {
             let which = identity(&state);
             match recipe.restore(state, console, watch) {
                 Ok(guest) => return Ok(guest),
-                Err(GuestError::Cancelled) => return Err(GuestError::Cancelled),
-                Err(why) if failed.is_some() => return Err(why),
+                Err(why) if failed.is_some() || is_not_its_fault(&why) => return Err(why),
                 Err(why) => {
                     watch.note(format!("the saved guest cannot be used and is made again: {why}"));
                     self.remove(&key, which, watch)?;
@@ -226,6 +225,11 @@ fn fill(folder: &Path, recipe: &Recipe, watch: &Watch) -> Result<(), GuestError>
 fn read_meta(folder: &Path) -> Option<Meta> {
     let text = fs::read_to_string(folder.join(META_FILE)).ok()?;
     serde_json::from_str(&text).ok().filter(|meta: &Meta| meta.format == 1)
+}
+
+/// Whether a start failed for a reason that a new saved guest would not change.
+fn is_not_its_fault(why: &GuestError) -> bool {
+    matches!(why, GuestError::Cancelled | GuestError::File { .. } | GuestError::Foreign(_))
 }
 
 /// Tells one state from its successor under the same name.

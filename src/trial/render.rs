@@ -52,6 +52,9 @@ pub fn summary(report: &TrialReport, folder: &str) -> String {
     for hint in &report.hints {
         put(&mut out, hint, "  ", "    ");
     }
+    let total: f64 = report.stages.iter().map(|(_, seconds)| seconds).sum();
+    let took = format!("took {total:.1} s, {:.1} s of it load", report.cut.after_load_s);
+    put(&mut out, &took, "  ", "    ");
     out.push('\n');
     put(&mut out, &verdict_line(report), "  ", "    ");
     // A path is never wrapped: it is there to be copied.

@@ -2,7 +2,7 @@
 //! its test with the command that installs it.
 
 use plugpull::disk::{CrashModel, DiskConfig, DiskLog, DiskServer, Image, Timing, crash_state};
-use plugpull::trace::{Command as DiskCommand, Recorder, TraceEnd, TraceHeader, lab_now};
+use plugpull::trace::{Command as DiskCommand, Recorder, TraceEnd, TraceHeader};
 use plugpull::units::RunId;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -26,12 +26,7 @@ impl Lab {
 
     fn on(base: Image, timing: Timing) -> Lab {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let header = TraceHeader {
-            run: RunId([1; 16]),
-            disk_bytes: base.disk_bytes(),
-            realtime_ns: 0,
-            monotonic: lab_now(),
-        };
+        let header = TraceHeader::now(RunId([1; 16]), base.disk_bytes());
         let recorder = Recorder::create(&folder.path().join("trace"), &header).expect("a trace");
         let socket = folder.path().join("disk.sock");
         let config = DiskConfig { socket, base: Some(base), timing };

@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// A larger disk needs sector numbers of more than 32 bits.
 pub const DISK_BYTES_MAX: u64 = 2 << 40;
 
+/// A trace starts no later: behind this there is room for one of the largest size, in positions of
+/// 47 bits.
+const START_MAX: u64 = 1 << 46;
+
 /// Why a disk cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -37,6 +41,12 @@ pub enum ImageError {
         length: u64,
         /// Size of the disk.
         disk_bytes: u64,
+    },
+    /// The traces below are too large for one more behind them.
+    #[error("the traces below this state have {bytes} bytes, too many to continue it")]
+    TooDeep {
+        /// Bytes of all of them.
+        bytes: u64,
     },
     /// A trace that holds the data cannot be read.
     #[error("cannot read byte {position} of the trace {}: {source}", path.display())]
@@ -81,13 +91,16 @@ impl Image {
         let source = |source| ImageError::Source { path: path.to_owned(), position: 0, source };
         let file = File::open(path).map_err(source)?;
         let bytes = file.metadata().map_err(source)?.len();
+        let next_start = self.next_start.saturating_add(bytes);
+        if next_start > START_MAX {
+            return Err(ImageError::TooDeep { bytes: next_start });
+        }
         let mut sources = self.sources.clone();
         sources.push(Source {
             path: path.to_owned(),
             file: Arc::new(file),
             start: self.next_start,
         });
-        let next_start = self.next_start + bytes;
         Ok(Image { disk_bytes: self.disk_bytes, sources, next_start, extents })
     }
 

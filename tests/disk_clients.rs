@@ -56,7 +56,7 @@ impl Lab {
     fn fio_verify(&self, options: &[&str]) {
         let uri = format!("--uri={}", self.uri());
         let common = ["--name=verify", "--ioengine=nbd", &uri, "--rw=randwrite"];
-        let verify = ["--verify=crc32c", "--do_verify=1"];
+        let verify = ["--verify=crc32c", "--do_verify=1", "--verify_state_save=0"];
         succeed("fio", &[&common, options, &verify[..]].concat());
     }
 

@@ -1,3 +1,14 @@
-//! Process 1 of the guest.
+//! Process 1 of the guest, and the protocol that it shares with the lab.
 
+pub mod boot;
+pub mod exec;
+pub mod files;
+pub mod frame;
 pub mod init;
+pub mod load;
+pub mod observe;
+pub mod ports;
+pub mod protocol;
+pub mod serve;
+pub mod txgs;
+pub mod wake;

@@ -1,8 +1,33 @@
-//! The command line.
+//! The command line: what was typed, and what it means.
 
+mod args;
+mod bench;
+mod progress;
+mod trial;
+
+use args::{Args, Command};
+use clap::Parser;
 use std::process::ExitCode;
+
+/// Bad usage, bad input, or a trial that could not be run to its end.
+const FAILED: u8 = 2;
 
 /// Runs the command line.
 pub fn run() -> ExitCode {
-    ExitCode::FAILURE
+    let result = match Args::parse().command {
+        Command::Trial(args) => trial::run(args),
+        Command::Bench(args) => bench::run(args.what),
+        Command::Judge(args) => trial::judge(args),
+        Command::Scenarios => {
+            trial::list_scenarios();
+            Ok(0)
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("plugpull: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
 }

@@ -1,1 +1,4 @@
-//! (in the making)
+//! When the power is cut, and the script that cuts it.
+
+pub mod choose;
+pub mod script;

@@ -6,6 +6,7 @@
 //! What always holds: data live in the trace and nowhere else, and a fault never alters them.
 
 pub mod bench;
+mod commit_times;
 mod commits;
 mod connection;
 pub mod crash;
@@ -21,8 +22,9 @@ mod server;
 mod timing;
 pub mod uberblock;
 
+pub use commit_times::{Commit, commit_times};
 pub use commits::CutRule;
-pub use crash::{CrashError, CrashModel, crash_state};
+pub use crash::{CrashError, CrashModel, crash_state, durable_requests};
 pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};

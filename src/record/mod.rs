@@ -1,1 +1,10 @@
-//! (in the making)
+//! Self-describing blocks: how they are made, read back and recognised when damaged.
+
+pub mod classify;
+pub mod layout;
+pub mod observed;
+pub mod place;
+pub mod ring;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod wire;

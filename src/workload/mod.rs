@@ -1,1 +1,9 @@
-//! (in the making)
+//! What the guest writes: pure plans, and the threads that carry them out in the guest.
+
+pub mod check;
+pub mod clock;
+pub mod outbox;
+pub mod pace;
+pub mod plan;
+pub mod runner;
+pub mod writer;

@@ -1,0 +1,153 @@
+//! The words of the command line.
+
+use crate::disk::CrashModel;
+use crate::guest::{Accel, Suite};
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Cuts the power under a real file system and judges what came back.
+#[derive(Debug, Parser)]
+#[command(version, about, long_about = None)]
+#[command(after_help = "\
+Exit codes: 0 all claims held, 1 a claim was violated, 2 bad usage or the trial could not be run,
+3 not measured, 4 harness broken; where several apply: 4, then 1, then 3, then 0.
+
+Files: the guest image and the saved guest live in $PLUGPULL_CACHE (else $XDG_CACHE_HOME/plugpull,
+else ~/.cache/plugpull); a trial leaves a folder under runs/.")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One real power cut, judged: load a guest, cut its power, look at what its disk holds
+    Trial(TrialArgs),
+    /// Judge a finished run again from its folder alone
+    Judge(JudgeArgs),
+    /// Measure the tool itself against the tools that people trust
+    Bench(BenchArgs),
+    /// List the scenarios that come with the tool
+    Scenarios,
+}
+
+/// A bench's words.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum BenchWhat {
+    /// The workload's forced writes a second against fio's, in one guest, in turn
+    Workload,
+    /// The disk's throughput against qemu-nbd's, with fio, and its memory for each write
+    Disk,
+}
+
+/// A judgement's words.
+#[derive(Debug, clap::Args)]
+pub struct JudgeArgs {
+    /// The run's folder, as `plugpull trial` named it
+    pub run: PathBuf,
+    /// Print one JSON document on standard output instead of the summary
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A trial's words.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  plugpull trial                                  the main case: ZFS with sync=disabled
+  plugpull trial --seed 7                         the same plan again
+  plugpull trial --set billing.sync=disabled      what if billing were not forced to disk?
+  plugpull trial --crash-model keep-all           what killing a VM shows
+  plugpull trial --cut uniform --load-seconds 20  a cut for statistics
+  plugpull trial --json | jq .verdict             one document on standard output")]
+pub struct TrialArgs {
+    /// A scenario's name, or the path of its TOML file
+    #[arg(default_value = crate::stack::settings::DEFAULT)]
+    pub scenario: String,
+    /// Decides everything random but the run id; drawn and printed if not given
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// About how long the load runs before the cut
+    #[arg(long, value_name = "S")]
+    pub load_seconds: Option<f64>,
+    /// What the disk's volatile cache does at the cut: keep-all, drop-unflushed, subset, torn,
+    /// torn-4k, unsafe, unsafe:MIB
+    #[arg(long, value_name = "MODEL")]
+    pub crash_model: Option<CrashModel>,
+    /// When to cut: just before a commit becomes durable, or at a random instant
+    #[arg(long, value_name = "WHEN")]
+    pub cut: Option<CutArg>,
+    /// Vary the scenario: a field by its path; a dataset's name stands for dataset.NAME
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Which Debian, and with it which kernel and OpenZFS, the guest is made of
+    #[arg(long, value_enum, default_value_t = SuiteArg::Trixie)]
+    pub suite: SuiteArg,
+    /// How the guest's CPU is run; without it what works here is found out once
+    #[arg(long, value_enum)]
+    pub accel: Option<AccelArg>,
+    /// The folder under which the run's folder is made
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub runs: PathBuf,
+    /// Print one JSON document on standard output instead of the summary
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `--cut`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CutArg {
+    /// Just before a commit becomes durable.
+    Worst,
+    /// At an instant drawn from the seed.
+    Uniform,
+}
+
+/// `--suite`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum SuiteArg {
+    /// Debian 12.
+    Bookworm,
+    /// Debian 13.
+    Trixie,
+    /// Debian 13 with kernel and OpenZFS from its backports.
+    TrixieBackports,
+}
+
+impl From<SuiteArg> for Suite {
+    fn from(arg: SuiteArg) -> Suite {
+        match arg {
+            SuiteArg::Bookworm => Suite::Bookworm,
+            SuiteArg::Trixie => Suite::Trixie,
+            SuiteArg::TrixieBackports => Suite::TrixieBackports,
+        }
+    }
+}
+
+/// `--accel`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum AccelArg {
+    /// The host's own CPU.
+    Kvm,
+    /// Software emulation.
+    Tcg,
+}
+
+impl From<AccelArg> for Accel {
+    fn from(arg: AccelArg) -> Accel {
+        match arg {
+            AccelArg::Kvm => Accel::Kvm,
+            AccelArg::Tcg => Accel::Tcg,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Disks that are plugged into a running guest. A saved guest knows none of them.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// How the guest sees a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DiskBus {
+    /// virtio-blk: a forced write is a write and a flush.
+    VirtioBlk,
+    /// NVMe: a forced write may carry FUA instead.
+    Nvme,
+}
+
+/// What is behind a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskSource {
+    /// The lab's disk: an NBD server on a Unix socket.
+    Nbd {
+        /// The socket.
+        socket: PathBuf,
+        /// The export's name; empty for the default one.
+        export: String,
+    },
+    /// A raw file, through the host's page cache.
+    RawFile(PathBuf),
+}
+
+impl DiskSource {
+    /// The default export of an NBD server.
+    pub fn nbd(socket: &Path) -> DiskSource {
+        DiskSource::Nbd { socket: socket.to_owned(), export: String::new() }
+    }
+}
+
+/// A disk that the guest has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedDisk {
+    /// Its name in QEMU.
+    pub node: String,
+    /// Its device in the guest.
+    pub device: String,
+}
+
+impl AddedDisk {
+    /// The n-th disk of its bus, from 0. The guest names disks in the order in which they come.
+    pub fn nth(bus: DiskBus, count: u8) -> AddedDisk {
+        match bus {
+            DiskBus::VirtioBlk => AddedDisk {
+                node: format!("virtio{count}"),
+                device: format!("/dev/vd{}", char::from(b'a' + count % 26)),
+            },
+            DiskBus::Nvme => {
+                AddedDisk { node: format!("nvme{count}"), device: format!("/dev/nvme{count}n1") }
+            }
+        }
+    }
+
+    /// Where the guest's kernel says how it takes the disk's cache.
+    pub fn write_cache_file(&self) -> String {
+        format!("/sys/block/{}/queue/write_cache", self.device.trim_start_matches("/dev/"))
+    }
+}
+
+/// Arguments of `blockdev-add`. Flushes go through, discards too, and zeroes are written as such: what
+/// the guest asks for is what the lab's disk records.
+pub fn blockdev_add(node: &str, source: &DiskSource) -> Value {
+    let cache = json!({ "direct": false, "no-flush": false });
+    let file = match source {
+        DiskSource::Nbd { socket, export } => json!({
+            "driver": "nbd",
+            "server": { "type": "unix", "path": socket },
+            "export": export,
+        }),
+        DiskSource::RawFile(path) => {
+            json!({ "driver": "raw", "file": { "driver": "file", "filename": path } })
+        }
+    };
+    let mut arguments = json!({
+        "node-name": node,
+        "discard": "unmap",
+        "detect-zeroes": "off",
+        "cache": cache,
+    });
+    if let (Some(all), Value::Object(file)) = (arguments.as_object_mut(), file) {
+        all.extend(file);
+    }
+    arguments
+}
+
+/// Arguments of `device_add`.
+pub fn device_add(node: &str, bus: DiskBus) -> Value {
+    let driver = match bus {
+        DiskBus::VirtioBlk => "virtio-blk-pci",
+        DiskBus::Nvme => "nvme",
+    };
+    json!({
+        "driver": driver,
+        "id": format!("{node}-device"),
+        "drive": node,
+        "serial": format!("plugpull-{node}"),
+        "write-cache": "on",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_are_named_as_the_guest_names_them() {
+        assert_eq!(AddedDisk::nth(DiskBus::VirtioBlk, 1).device, "/dev/vdb");
+        let nvme = AddedDisk::nth(DiskBus::Nvme, 0);
+        assert_eq!(nvme.device, "/dev/nvme0n1");
+        assert_eq!(nvme.write_cache_file(), "/sys/block/nvme0n1/queue/write_cache");
+    }
+
+    #[test]
+    fn an_nbd_disk_lets_flushes_and_discards_through() {
+        let arguments = blockdev_add("virtio0", &DiskSource::nbd(Path::new("/run/nbd")));
+        assert_eq!(
+            arguments,
+            json!({
+                "driver": "nbd",
+                "node-name": "virtio0",
+                "server": { "type": "unix", "path": "/run/nbd" },
+                "export": "",
+                "discard": "unmap",
+                "detect-zeroes": "off",
+                "cache": { "direct": false, "no-flush": false },
+            })
+        );
+    }
+
+    #[test]
+    fn a_device_has_a_write_back_cache() {
+        let arguments = device_add("nvme0", DiskBus::Nvme);
+        assert_eq!(arguments["write-cache"], "on");
+        assert_eq!(arguments["drive"], "nvme0");
+    }
+}

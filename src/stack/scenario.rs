@@ -1,0 +1,398 @@
+//! A scenario: stack, disk, workload, cut and claims, as a TOML file states them.
+//!
+//! Every field is checked here, before anything starts; an error names the file and the field.
+
+use crate::disk::crash::CrashModel;
+use crate::units::{RunId, StreamId};
+use crate::workload::plan::{Pattern, Plan, StreamPlan, WriterFault};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bodies made before the load.
+const BODIES: u32 = 4096;
+/// Messages that streams of a sync=disabled dataset may hold back when unpaced.
+const BATCH: u32 = 8;
+
+/// A whole scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name, as on the command line.
+    pub name: String,
+    /// One line: what it tries.
+    pub tries: String,
+    /// The machine whose power is cut.
+    pub guest: GuestSpec,
+    /// The lab's disk.
+    pub disk: DiskSpec,
+    /// What stands on it.
+    pub stack: StackSpec,
+    /// The datasets with their streams, by name.
+    pub dataset: BTreeMap<String, DatasetSpec>,
+    /// How the power is cut.
+    pub cut: CutSpec,
+    /// What is claimed.
+    pub claim: Vec<ClaimSpec>,
+}
+
+/// The guest's size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestSpec {
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Memory sizes in MiB at which dirty bytes may close transaction groups: the scenario is
+    /// about them. Elsewhere they hide the loss window.
+    #[serde(default)]
+    pub dirty_bytes_close_at_mib: Vec<u32>,
+}
+
+/// The lab's disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskSpec {
+    /// Its size in MiB.
+    pub size_mib: u64,
+    /// How long a flush takes.
+    #[serde(default)]
+    pub flush_ms: f64,
+    /// Transfer rate; 0 is unlimited.
+    #[serde(default)]
+    pub bandwidth_mib_s: f64,
+}
+
+/// What stands on the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackSpec {
+    /// Which kind.
+    pub kind: StackKind,
+    /// The pool's name.
+    pub pool: String,
+    /// The size of the pool's file in MiB.
+    pub pool_mib: u64,
+    /// `zfs_txg_timeout`.
+    pub txg_timeout_s: u32,
+    /// `zfs_dirty_data_max` in MiB, if not ZFS's own choice.
+    #[serde(default)]
+    pub dirty_data_max_mib: Option<u64>,
+}
+
+/// Kinds of stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StackKind {
+    /// ext4 on the disk, a sparse file on it, a pool in the file.
+    ZfsInAFile,
+}
+
+/// ZFS's `sync` property.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sync {
+    /// fsync waits for the intent log.
+    Standard,
+    /// Every write waits for the intent log.
+    Always,
+    /// Nothing waits.
+    Disabled,
+}
+
+impl Sync {
+    /// The property's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Sync::Standard => "standard",
+            Sync::Always => "always",
+            Sync::Disabled => "disabled",
+        }
+    }
+}
+
+/// A dataset and the streams that write to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetSpec {
+    /// Its `sync` property.
+    pub sync: Sync,
+    /// Its `recordsize` in KiB, if not the default.
+    #[serde(default)]
+    pub recordsize_kib: Option<u32>,
+    /// Its `compression`, if not the default.
+    #[serde(default)]
+    pub compression: Option<String>,
+    /// Its `logbias`, if not the default.
+    #[serde(default)]
+    pub logbias: Option<String>,
+    /// A planted fault of all its writers.
+    #[serde(default)]
+    pub fault: Option<WriterFault>,
+    /// Its streams.
+    #[serde(default)]
+    pub stream: Vec<StreamSpec>,
+}
+
+/// One or several equal streams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSpec {
+    /// Where it writes.
+    pub pattern: PatternName,
+    /// Records in the file, for `overwrite`.
+    #[serde(default)]
+    pub slots: Option<u32>,
+    /// Operations a second; without it as fast as they go.
+    #[serde(default)]
+    pub pace_hz: Option<u32>,
+    /// How many such streams.
+    #[serde(default = "one")]
+    pub count: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Patterns by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PatternName {
+    /// At the end.
+    Append,
+    /// Random slots.
+    Overwrite,
+}
+
+/// How the power is cut.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CutSpec {
+    /// At which instant.
+    pub when: CutWhen,
+    /// A script in vm-scripts/, or a path.
+    pub script: String,
+    /// About how long the load runs before it.
+    pub load_seconds: f64,
+    /// What the disk's volatile cache does.
+    pub crash_model: CrashModel,
+}
+
+/// Ways to choose the instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CutWhen {
+    /// Just before a commit becomes durable: when most is at risk.
+    Worst,
+    /// Uniformly over three txg periods.
+    Uniform,
+}
+
+/// A claim about the stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimSpec {
+    /// Which oracle judges it.
+    pub kind: ClaimKind,
+    /// The dataset it is about, where it is about one.
+    #[serde(default)]
+    pub dataset: Option<String>,
+    /// D of `max-loss`.
+    #[serde(default)]
+    pub seconds: Option<f64>,
+    /// The claim in its maker's words.
+    pub says: String,
+}
+
+/// The oracles by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimKind {
+    /// The file system's own tools find nothing.
+    Consistent,
+    /// What is there is whole.
+    Intact,
+    /// Nothing older than D is gone, at any instant.
+    MaxLoss,
+    /// One earlier instant.
+    PointInTime,
+    /// Nothing acked is gone.
+    Durable,
+}
+
+impl ClaimKind {
+    /// Its name in scenarios and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClaimKind::Consistent => "consistent",
+            ClaimKind::Intact => "intact",
+            ClaimKind::MaxLoss => "max-loss",
+            ClaimKind::PointInTime => "point-in-time",
+            ClaimKind::Durable => "durable",
+        }
+    }
+
+    fn needs_dataset(self) -> bool {
+        matches!(self, ClaimKind::MaxLoss | ClaimKind::PointInTime | ClaimKind::Durable)
+    }
+}
+
+/// A scenario that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct Unsound {
+    /// The field.
+    pub place: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+fn unsound<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, Unsound> {
+    Err(Unsound { place: place.into(), problem: problem.into() })
+}
+
+impl Scenario {
+    /// Refuses a scenario that contradicts itself.
+    pub fn check(&self) -> Result<(), Unsound> {
+        self.check_sizes()?;
+        self.check_datasets()?;
+        self.claim.iter().enumerate().try_for_each(|(n, claim)| self.check_claim(n, claim))?;
+        match self.claim.is_empty() {
+            true => unsound("claim", "there is none, so nothing would be judged"),
+            false => Ok(()),
+        }
+    }
+
+    fn check_sizes(&self) -> Result<(), Unsound> {
+        let within = |place: &str, value: f64, lo: f64, hi: f64| match (lo..=hi).contains(&value) {
+            true => Ok(()),
+            false => unsound(place, format!("{value} is not within {lo} to {hi}")),
+        };
+        within("guest.memory_mib", f64::from(self.guest.memory_mib), 512.0, 16_384.0)?;
+        within("guest.cpus", f64::from(self.guest.cpus), 1.0, 64.0)?;
+        within("disk.size_mib", self.disk.size_mib as f64, 256.0, 1_048_576.0)?;
+        within("disk.flush_ms", self.disk.flush_ms, 0.0, 10_000.0)?;
+        within("disk.bandwidth_mib_s", self.disk.bandwidth_mib_s, 0.0, 1e6)?;
+        within("stack.txg_timeout_s", f64::from(self.stack.txg_timeout_s), 1.0, 60.0)?;
+        within("cut.load_seconds", self.cut.load_seconds, 0.5, 600.0)?;
+        within("stack.pool_mib", self.stack.pool_mib as f64, 128.0, 1_048_576.0)?;
+        if self.stack.pool_mib + 128 > self.disk.size_mib {
+            let problem = format!(
+                "{} MiB of pool need a disk of at least {} MiB (disk.size_mib is {})",
+                self.stack.pool_mib,
+                self.stack.pool_mib + 128,
+                self.disk.size_mib
+            );
+            return unsound("stack.pool_mib", problem);
+        }
+        check_name("stack.pool", &self.stack.pool)
+    }
+
+    fn check_datasets(&self) -> Result<(), Unsound> {
+        let mut streams = 0;
+        for (name, dataset) in &self.dataset {
+            check_name(&format!("dataset.{name}"), name)?;
+            for (n, stream) in dataset.stream.iter().enumerate() {
+                let place = format!("dataset.{name}.stream[{n}]");
+                stream.check(&place)?;
+                streams += stream.count;
+            }
+        }
+        match streams {
+            0 => unsound("dataset", "no stream writes anything"),
+            1..=64 => Ok(()),
+            _ => unsound("dataset", format!("{streams} streams; at most 64 are supported")),
+        }
+    }
+
+    fn check_claim(&self, n: usize, claim: &ClaimSpec) -> Result<(), Unsound> {
+        let place = format!("claim[{n}] ({})", claim.kind.name());
+        match &claim.dataset {
+            Some(name) => {
+                let Some(dataset) = self.dataset.get(name) else {
+                    return unsound(place, format!("there is no dataset {name:?}"));
+                };
+                if dataset.stream.is_empty() {
+                    return unsound(place, format!("no stream writes to {name}"));
+                }
+            }
+            None if claim.kind.needs_dataset() => return unsound(place, "dataset is missing"),
+            None => {}
+        }
+        match (claim.kind, claim.seconds) {
+            (ClaimKind::MaxLoss, Some(d)) if d > 0.0 && d <= 600.0 => Ok(()),
+            (ClaimKind::MaxLoss, _) => unsound(place, "seconds must be within 0 to 600"),
+            (_, Some(_)) => unsound(place, "seconds belongs to max-loss only"),
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Where a dataset is mounted in the guest.
+    pub fn mountpoint(&self, dataset: &str) -> String {
+        format!("/{}/{dataset}", self.stack.pool)
+    }
+
+    /// The plan: the same for the same scenario, seed and run.
+    pub fn plan(&self, run: RunId, seed: u64) -> Plan {
+        let mut streams = Vec::new();
+        for (name, dataset) in &self.dataset {
+            for spec in &dataset.stream {
+                for _ in 0..spec.count {
+                    let id = StreamId(streams.len() as u16);
+                    let path = format!("{}/stream-{id}", self.mountpoint(name));
+                    let unpaced_disabled = dataset.sync == Sync::Disabled && spec.pace_hz.is_none();
+                    streams.push(StreamPlan {
+                        id,
+                        dataset: name.clone(),
+                        path,
+                        pattern: spec.pattern(),
+                        pace_hz: spec.pace_hz,
+                        batch: if unpaced_disabled { BATCH } else { 1 },
+                        fault: dataset.fault,
+                    });
+                }
+            }
+        }
+        Plan { run, seed, bodies: BODIES, streams }
+    }
+}
+
+impl StreamSpec {
+    fn check(&self, place: &str) -> Result<(), Unsound> {
+        match (self.pattern, self.slots) {
+            (PatternName::Append, Some(_)) => return unsound(place, "append has no slots"),
+            (PatternName::Overwrite, Some(1..=1_048_576)) | (PatternName::Append, None) => {}
+            (PatternName::Overwrite, _) => {
+                return unsound(place, "overwrite needs slots within 1 to 1048576");
+            }
+        }
+        match (self.pace_hz, self.count) {
+            (Some(0), _) => {
+                unsound(place, "pace_hz 0 would never write; leave it out for full speed")
+            }
+            (_, 0) => unsound(place, "count is 0"),
+            _ => Ok(()),
+        }
+    }
+
+    fn pattern(&self) -> Pattern {
+        match self.pattern {
+            PatternName::Append => Pattern::Append,
+            PatternName::Overwrite => Pattern::Overwrite { slots: self.slots.unwrap_or(1) },
+        }
+    }
+}
+
+/// Names end up in paths and in tools' arguments.
+fn check_name(place: &str, name: &str) -> Result<(), Unsound> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
+    match starts && name.len() <= 32 && name.chars().all(good) {
+        true => Ok(()),
+        false => unsound(
+            place,
+            format!("{name:?} must be 1 to 32 of a-z, 0-9 and -, and start with a letter"),
+        ),
+    }
+}

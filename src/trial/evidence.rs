@@ -1,0 +1,168 @@
+//! Reads a run's trace into what the oracles need.
+
+use super::facts::RunFacts;
+use super::folder::RunDir;
+use super::live::SET_UP_WRITTEN;
+use crate::disk::{Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, commit_times};
+use crate::history::clock::{ClockError, ClockMap, LabInterval};
+use crate::history::log::{Arrival, History, HistoryError};
+use crate::history::message::{FrameError, Frames};
+use crate::trace::{Command, Entry, EntryAt, EntryNo, TraceEnd};
+use crate::units::{LabNs, StreamId, Txg};
+use crate::verify::durable::{AnsweredFlush, Flushes};
+use crate::verify::verdict::Verdict;
+use std::path::Path;
+
+/// Everything that a trace says.
+#[derive(Debug)]
+pub struct Evidence {
+    /// The disk's side.
+    pub log: DiskLog,
+    /// The guest's side.
+    pub history: History,
+    /// Where the guest's clock lies on the lab's.
+    pub clock: ClockMap,
+    /// The flushes that the disk answered.
+    pub flushes: Flushes,
+    /// When each txg became durable.
+    pub commits: Vec<Commit>,
+    /// The highest txg whose uberblock reached the disk before the cut.
+    pub written: Option<Txg>,
+    /// The mark `load-begins`.
+    pub begin: LabNs,
+    /// The cut.
+    pub cut: LabNs,
+}
+
+/// Why a trace cannot be judged. Each says which verdict that makes.
+#[derive(Debug, thiserror::Error)]
+pub enum EvidenceError {
+    /// The disk's entries cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// It ends before the cut.
+    #[error("the trace holds no cut: {end}")]
+    NoCut {
+        /// How it ended.
+        end: TraceEnd,
+    },
+    /// Entries behind the cut are damaged, so late messages and the rest cannot be told.
+    #[error("the trace is damaged: {end}")]
+    Damaged {
+        /// How it ended.
+        end: TraceEnd,
+    },
+    /// The load never began.
+    #[error("the trace holds no mark load-begins")]
+    NoLoad,
+    /// The set-up was not durable when the load began.
+    #[error("no commit became durable between the set-up's last write and the load's begin")]
+    SetUpNotDurable,
+    /// A message that is none.
+    #[error("entry {entry} of the trace: {source}")]
+    Message {
+        /// Its entry.
+        entry: u32,
+        /// What is wrong with it.
+        source: FrameError,
+    },
+    /// Messages that cannot all be true, or are missing.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// Clock samples that cannot all be true, or are missing.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
+}
+
+impl EvidenceError {
+    /// Missing data say nothing; contradictory data say that the tool is broken.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            EvidenceError::NoCut { .. }
+            | EvidenceError::Damaged { .. }
+            | EvidenceError::NoLoad
+            | EvidenceError::SetUpNotDurable
+            | EvidenceError::Clock(ClockError::NoSample) => Verdict::NotMeasured,
+            EvidenceError::History(error) if error.is_missing_data() => Verdict::NotMeasured,
+            EvidenceError::Log(LogError::Trace(_)) => Verdict::NotMeasured,
+            EvidenceError::Log(LogError::Impossible { .. })
+            | EvidenceError::Message { .. }
+            | EvidenceError::History(_)
+            | EvidenceError::Clock(ClockError::Contradiction { .. }) => Verdict::HarnessBroken,
+        }
+    }
+}
+
+/// Reads the trace of a run.
+pub fn of_run(folder: &RunDir, facts: &RunFacts) -> Result<Evidence, EvidenceError> {
+    let streams: Vec<StreamId> = facts.plan.streams.iter().map(|stream| stream.id).collect();
+    read(&folder.trace(), &streams, facts.scenario.cut.crash_model)
+}
+
+/// Reads the trace at `path`; `streams` are the plan's.
+pub fn read(
+    path: &Path,
+    streams: &[StreamId],
+    model: CrashModel,
+) -> Result<Evidence, EvidenceError> {
+    let (mut arrivals, mut samples, mut cut_seen) = (Vec::new(), Vec::new(), false);
+    let mut bad = None;
+    let log = DiskLog::read(path, |at: &EntryAt, entry: &Entry| match entry {
+        Entry::Message(frame) => match arrival(at, frame, cut_seen) {
+            Ok(arrival) => arrivals.push(arrival),
+            Err(source) => bad = bad.take().or(Some((at.no, source))),
+        },
+        Entry::ClockSample(sample) => samples.push(*sample),
+        Entry::Cut(_) => cut_seen = true,
+        _ => {}
+    })?;
+    if let Some((EntryNo(entry), source)) = bad {
+        return Err(EvidenceError::Message { entry, source });
+    }
+    let cut = log.cut.as_ref().map(|cut| cut.at);
+    let cut = cut.ok_or(EvidenceError::NoCut { end: log.end })?;
+    if let TraceEnd::CutShort { .. } = log.end {
+        return Err(EvidenceError::Damaged { end: log.end });
+    }
+    let begin = log.mark(LOAD_BEGINS).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
+    let commits = commit_times(&log, model);
+    let written = log.mark(SET_UP_WRITTEN).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
+    if !commits.iter().any(|commit| (written..begin).contains(&commit.durable)) {
+        return Err(EvidenceError::SetUpNotDurable);
+    }
+    Ok(Evidence {
+        history: History::new(streams, arrivals)?,
+        clock: ClockMap::new(&samples)?,
+        flushes: Flushes::new(answered_flushes(&log)),
+        commits,
+        written: log.uberblocks.iter().map(|sighting| sighting.txg).max(),
+        begin,
+        cut,
+        log,
+    })
+}
+
+fn arrival(at: &EntryAt, frame: &[u8], late: bool) -> Result<Arrival, FrameError> {
+    let mut frames = Frames::default();
+    frames.feed(frame);
+    match frames.next_frame()? {
+        Some((_, message)) => Ok(Arrival { entry: u64::from(at.no.0), late, message }),
+        None => Err(FrameError::Payload { kind: 0, len: frame.len() }),
+    }
+}
+
+fn answered_flushes(log: &DiskLog) -> impl Iterator<Item = AnsweredFlush> + '_ {
+    let durable =
+        |request: &&crate::disk::DiskRequest| request.command() == Command::Flush || request.fua();
+    log.requests.iter().filter(durable).filter_map(|request| {
+        let reply = request.reply().filter(|reply| reply.error == 0)?;
+        Some(AnsweredFlush { arrived: request.arrived, reply_entry: u64::from(reply.entry.0) })
+    })
+}
+
+impl Evidence {
+    /// The cut as an interval: with the lab's own disk it is one instant.
+    pub fn cut_interval(&self) -> LabInterval {
+        LabInterval::exact(self.cut)
+    }
+}

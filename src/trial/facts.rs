@@ -1,0 +1,141 @@
+//! What a run's verdicts rest on beside its trace and observation; kept in its folder.
+
+use super::folder::RunDir;
+use super::inspect::Observation;
+use super::report::Versions;
+use crate::cut::choose::CutPlan;
+use crate::guest::Accel;
+use crate::record::wire::{Decoder, WireError, encode};
+use crate::stack::scenario::Scenario;
+use crate::verify::consistent::Recovery;
+use crate::verify::txgs::TxgLimits;
+use crate::workload::plan::Plan;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Version of facts.json and of what stands beside it.
+pub const FORMAT: u32 = 1;
+
+/// What was fixed, chosen and measured in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunFacts {
+    /// Version of this document.
+    pub format: u32,
+    /// Everything random but the run id follows from it.
+    pub seed: u64,
+    /// The `--set`s.
+    pub sets: Vec<String>,
+    /// The scenario with every `--set` applied.
+    pub scenario: Scenario,
+    /// The plan of its workload, with the run's id.
+    pub plan: Plan,
+    /// What ran.
+    pub versions: Versions,
+    /// How the guest's CPU was run.
+    pub acceleration: Accel,
+    /// Under which limits the pool closed its groups.
+    pub limits: TxgLimits,
+    /// When the cut was to be.
+    pub cut: CutPlan,
+    /// Until the power was off, in seconds from the cut.
+    pub power_off_s: f64,
+    /// Time of a fixed computation in the guest over the same on the lab's CPU.
+    pub guest_cpu_slowdown: f64,
+    /// Things worth knowing, as they came up.
+    pub notes: Vec<String>,
+    /// Stages with their seconds.
+    pub stages: Vec<(String, f64)>,
+}
+
+/// Why a run's folder cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// A file is missing or cannot be read.
+    #[error("cannot read {}: {source}; is it the folder of a finished run?", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{} is not a run's: {problem}", path.display())]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// What was read back cannot be decoded.
+    #[error("{}: {source}", path.display())]
+    Observed {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        source: WireError,
+    },
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, FactsError> {
+    fs::read(path).map_err(|source| FactsError::Read { path: path.to_owned(), source })
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, FactsError> {
+    serde_json::from_slice(&read(path)?)
+        .map_err(|why| FactsError::Content { path: path.to_owned(), problem: why.to_string() })
+}
+
+impl RunFacts {
+    /// Reads a run's facts.
+    pub fn load(folder: &RunDir) -> Result<RunFacts, FactsError> {
+        let facts: RunFacts = read_json(&folder.facts())?;
+        if facts.format == FORMAT {
+            return Ok(facts);
+        }
+        let problem = format!("format {} is not {FORMAT}, this version's", facts.format);
+        Err(FactsError::Content { path: folder.facts(), problem })
+    }
+}
+
+impl Observation {
+    /// Reads what was found in a run's crash state.
+    pub fn load(folder: &RunDir) -> Result<Observation, FactsError> {
+        let recovery: Recovery = read_json(&folder.recovery())?;
+        let path = folder.observed();
+        let bytes = read(&path)?;
+        let (mut rest, mut decoder, mut files) = (&bytes[..], Decoder::default(), Vec::new());
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            let Some((part, behind)) = behind.split_at_checked(length) else {
+                let problem = format!("it ends inside a part of {length} bytes");
+                return Err(FactsError::Content { path, problem });
+            };
+            let file = decoder.part(part);
+            files.extend(
+                file.map_err(|source| FactsError::Observed { path: path.clone(), source })?,
+            );
+            rest = behind;
+        }
+        if !rest.is_empty() || decoder.is_within_a_file() {
+            let problem = "it ends inside a file's blocks".to_owned();
+            return Err(FactsError::Content { path, problem });
+        }
+        Ok(Observation { recovery, files })
+    }
+
+    /// The bytes of `observed`: each part behind its length.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for file in &self.files {
+            encode(file, &mut |part: &[u8]| {
+                bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
+                bytes.extend_from_slice(part);
+                Ok(())
+            })?;
+        }
+        Ok(bytes)
+    }
+}

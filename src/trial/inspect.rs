@@ -1,0 +1,82 @@
+//! The second half of a trial: a restored guest looks at the crash state.
+
+use crate::agent::protocol::Request;
+use crate::disk::DiskServer;
+use crate::guest::disk::{DiskBus, DiskSource};
+use crate::guest::error::GuestError;
+use crate::guest::progress::Watch;
+use crate::guest::running::Guest;
+use crate::record::observed::ObservedFile;
+use crate::record::wire::Decoder;
+use crate::stack::build::StackError;
+use crate::stack::recover::recover;
+use crate::stack::scenario::Scenario;
+use crate::verify::consistent::Recovery;
+use crate::workload::plan::Plan;
+use anyhow::{Context, Result, bail};
+use std::time::Duration;
+
+/// Reading everything back is slow in emulation.
+const READ_BACK: Duration = Duration::from_secs(600);
+/// Words of a kernel that died of what it found, not of the lab.
+const DEATH: [&str; 4] = ["Kernel panic", "VERIFY", "PANIC at", "BUG:"];
+
+/// What was found in a crash state.
+#[derive(Debug)]
+pub struct Observation {
+    /// What the tools said.
+    pub recovery: Recovery,
+    /// What was read back; empty if the pool could not be imported.
+    pub files: Vec<ObservedFile>,
+}
+
+/// Checks, imports, scrubs and reads the crash state behind `disk`.
+pub fn run(
+    guest: &mut Guest,
+    disk: &DiskServer,
+    scenario: &Scenario,
+    plan: &Plan,
+    watch: &Watch,
+) -> Result<Observation> {
+    let added = guest.add_disk(&DiskSource::nbd(disk.socket()), DiskBus::VirtioBlk)?;
+    let recovery = match recover(&mut guest.control, scenario, &added.device, watch) {
+        Ok(recovery) => recovery,
+        Err(error) => return died(error),
+    };
+    let mut files = Vec::new();
+    if recovery.import.code == Some(0) {
+        watch.stage("reading every record back");
+        files = read_back(guest, plan)?;
+    }
+    Ok(Observation { recovery, files })
+}
+
+fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
+    let (mut decoder, mut files, mut bad) = (Decoder::default(), Vec::new(), None);
+    let mut take = |part: Vec<u8>| match decoder.part(&part) {
+        Ok(file) => files.extend(file),
+        Err(error) => bad = bad.take().or(Some(error)),
+    };
+    guest.control.call_with_blobs(Request::Observe(plan.clone()), READ_BACK, &mut take)?;
+    if let Some(error) = bad {
+        return Err(error).context("what the guest read back cannot be decoded");
+    }
+    if decoder.is_within_a_file() || files.len() != plan.streams.len() {
+        bail!("the guest read back {} of {} files", files.len(), plan.streams.len());
+    }
+    Ok(files)
+}
+
+/// A kernel that dies over a state is an outcome of that state; a guest that was lost otherwise is
+/// an error of the trial.
+fn died(error: StackError) -> Result<Observation> {
+    match error {
+        StackError::Guest(GuestError::Ended { ref console, .. })
+            if DEATH.iter().any(|word| console.contains(word)) =>
+        {
+            let panic = Some(console.clone());
+            Ok(Observation { recovery: Recovery::of_dead_guest(panic), files: Vec::new() })
+        }
+        other => Err(other.into()),
+    }
+}

@@ -1,0 +1,184 @@
+//! A trial from its options to its report, in the order in which things happen.
+
+use super::compose;
+use super::evidence::{self, Evidence};
+use super::facts::{self, RunFacts};
+use super::folder::RunDir;
+use super::inspect::{self, Observation};
+use super::live::{self, Disk, Live};
+use super::options::TrialOptions;
+use super::render;
+use super::report::{TrialReport, Versions};
+use super::stages::Stages;
+use crate::cut::script::CutScript;
+use crate::disk::{DiskConfig, DiskServer, Image, Timing, crash_state};
+use crate::guest::progress::Watch;
+use crate::guest::run_folder::RunFolder;
+use crate::guest::{GuestConfig, Lab, Start};
+use crate::stack::scenario::{DiskSpec, Scenario};
+use crate::stack::settings;
+use crate::trace::{Recorder, TraceHeader, lab_now};
+use crate::units::RunId;
+use crate::workload::plan::Plan;
+use anyhow::{Context, Result};
+use rand::Rng;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A finished trial.
+#[derive(Debug)]
+pub struct Trial {
+    /// What it found.
+    pub report: TrialReport,
+    /// Where it is kept.
+    pub folder: RunDir,
+}
+
+/// Everything that is fixed before a guest is started.
+pub struct Setting<'a> {
+    /// What was asked for.
+    pub options: &'a TrialOptions,
+    /// The scenario with every `--set` applied.
+    pub scenario: &'a Scenario,
+    /// The plan of its workload.
+    pub plan: &'a Plan,
+    /// Where guests come from.
+    pub lab: &'a Lab,
+}
+
+/// Runs a trial: prepare, load and cut, observe, judge, keep.
+pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
+    let scenario = settings::load(&options.scenario, &options.sets)?;
+    CutScript::find(&scenario.cut.script)?;
+    let plan = scenario.plan(new_run_id(), options.seed);
+    let stages = Stages::new(watch);
+    let lab = Lab::prepare(guest_config(options, &scenario), stages.watch())?;
+    let setting = Setting { options, scenario: &scenario, plan: &plan, lab: &lab };
+
+    let folder = RunDir::create(&options.runs, &scenario.name, options.seed)
+        .with_context(|| format!("cannot make a run folder under {}", options.runs.display()))?;
+    let what = serde_json::json!({ "options": options, "scenario": scenario, "plan": plan });
+    folder.write_plan(&what).context("cannot write the run folder's plan.json")?;
+
+    let live = load_and_cut(&setting, &folder, stages.watch())?;
+    let mut facts = facts(&setting, &live);
+    let evidence = evidence::of_run(&folder, &facts);
+    if let Ok(evidence) = &evidence {
+        let observed = observe(&setting, evidence, &folder, stages.watch())?;
+        folder.write_observation(&observed).context("cannot keep what was found")?;
+    }
+    stages.watch().stage("judging");
+    (facts.stages, facts.notes) = stages.finish();
+    folder.write_facts(&facts).context("cannot keep the run's facts")?;
+    let report = judge_run(&folder)?;
+    Ok(Trial { report, folder })
+}
+
+/// Judges a run from its folder alone, and writes the report into it.
+pub fn judge_run(folder: &RunDir) -> Result<TrialReport> {
+    let facts = RunFacts::load(folder)?;
+    let report = match evidence::of_run(folder, &facts) {
+        Ok(evidence) => compose::judged(&facts, &evidence, &Observation::load(folder)?),
+        Err(error) => compose::unjudged(&facts, &error),
+    };
+    let markdown = render::markdown(&report);
+    folder
+        .write_report(&report, &markdown)
+        .with_context(|| format!("cannot write the report in {}", folder.path().display()))?;
+    Ok(report)
+}
+
+fn facts(setting: &Setting, live: &Live) -> RunFacts {
+    let Setting { options, scenario, plan, lab } = *setting;
+    RunFacts {
+        format: facts::FORMAT,
+        seed: options.seed,
+        sets: options.sets.clone(),
+        scenario: scenario.clone(),
+        plan: plan.clone(),
+        versions: Versions {
+            plugpull: env!("CARGO_PKG_VERSION").to_owned(),
+            qemu: lab.qemu_version().trim_start_matches("QEMU emulator version ").to_owned(),
+            suite: options.suite,
+            kernel: live.kernel.clone(),
+            zfs: live.zfs.clone(),
+            image_sha256: lab.image().digest.clone(),
+        },
+        acceleration: lab.accel(),
+        limits: live.limits,
+        cut: live.plan,
+        power_off_s: live.power_off.as_secs_f64(),
+        guest_cpu_slowdown: live.cpu_slowdown,
+        notes: Vec::new(),
+        stages: Vec::new(),
+    }
+}
+
+fn new_run_id() -> RunId {
+    let mut id = [0; 16];
+    rand::rng().fill_bytes(&mut id);
+    RunId(id)
+}
+
+fn guest_config(options: &TrialOptions, scenario: &Scenario) -> GuestConfig {
+    GuestConfig {
+        memory_mib: scenario.guest.memory_mib,
+        cpus: scenario.guest.cpus,
+        suite: options.suite,
+        bench: false,
+        accel: options.accel,
+    }
+}
+
+fn timing(spec: &DiskSpec) -> Timing {
+    let bytes_per_s = NonZeroU64::new((spec.bandwidth_mib_s * 1_048_576.0) as u64);
+    Timing {
+        flush: Duration::from_secs_f64(spec.flush_ms / 1e3),
+        write_bytes_per_s: bytes_per_s,
+        read_bytes_per_s: bytes_per_s,
+    }
+}
+
+fn load_and_cut(setting: &Setting, folder: &RunDir, watch: &Watch) -> Result<Live> {
+    let spec = &setting.scenario.disk;
+    let disk_bytes = spec.size_mib << 20;
+    let recorder = new_trace(&folder.trace(), setting.plan.run, disk_bytes)?;
+    let sockets = RunFolder::new()?;
+    let socket = sockets.path().join("disk");
+    let blank = Image::blank(disk_bytes)?;
+    let config = DiskConfig { socket, base: Some(blank), timing: timing(spec) };
+    let (server, events) = DiskServer::start(config, recorder.clone())?;
+    let disk = Disk { server, events, recorder };
+    let guest = setting.lab.start(Start::Saved, Some(&folder.console()))?;
+    live::run(guest, &disk, setting.scenario, setting.plan, watch)
+}
+
+/// Makes the file of a trace that starts now.
+pub fn new_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let realtime_ns = since_1970.as_nanos() as u64;
+    let header = TraceHeader { run, disk_bytes, realtime_ns, monotonic: lab_now() };
+    Ok(Recorder::create(path, &header)?)
+}
+
+/// Gives the crash state to a restored guest; what its recovery writes is a trace of its own.
+fn observe(
+    setting: &Setting,
+    evidence: &Evidence,
+    folder: &RunDir,
+    watch: &Watch,
+) -> Result<Observation> {
+    let log = &evidence.log;
+    watch.stage("building the crash state");
+    let blank = Image::blank(log.header.disk_bytes)?;
+    let (model, seed) = (setting.scenario.cut.crash_model, setting.options.seed);
+    let state = crash_state(log, &blank, log.cut_entry(), model, seed)?;
+    let recorder = new_trace(&folder.recovery_trace(), setting.plan.run, log.header.disk_bytes)?;
+    let sockets = RunFolder::new()?;
+    let socket = sockets.path().join("disk");
+    let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };
+    let (disk, _events) = DiskServer::start(config, recorder)?;
+    let mut guest = setting.lab.start(Start::Saved, Some(&folder.recovery_console()))?;
+    inspect::run(&mut guest, &disk, setting.scenario, setting.plan, watch)
+}

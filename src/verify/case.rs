@@ -1,0 +1,328 @@
+//! One case: everything known about one cut, and the verdict on each claim about it.
+//!
+//! Pure: the trial gathers a [`Case`], this judges it, and the same case gives the same verdicts.
+
+use super::consistent::{self, ExpectedTxg, Recovery};
+use super::durable::{self, Flushes, StreamEvidence};
+use super::load::{self, Pause};
+use super::max_loss::{self, Evidence, Prediction};
+use super::point_in_time::{self, OrderedBy};
+use super::predict::{AckTimes, LargestWindow, largest_window};
+use super::survey::{Classify, Missing, Promise, ReadersDisagree, StreamSurvey, survey};
+use super::txgs::{ClosedBy, TxgLimits, TxgStory, stories};
+use super::verdict::{Judgement, Verdict};
+use super::window::{LossWindow, Seconds, Span};
+use super::{intact, outcome::Outcome};
+use crate::disk::Commit;
+use crate::history::clock::{ClockMap, LabInterval};
+use crate::history::log::{Acked, History, StreamHistory};
+use crate::record::observed::ObservedFile;
+use crate::stack::scenario::{ClaimKind, ClaimSpec, DatasetSpec, Scenario, Sync};
+use crate::units::{GuestNs, LabNs, StreamId, Txg};
+use crate::workload::plan::{Plan, RECORD_BYTES, StreamPlan};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything known about one cut.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    /// What was tried and claimed.
+    pub scenario: &'a Scenario,
+    /// What each operation wrote.
+    pub plan: &'a Plan,
+    /// What the guest said.
+    pub history: &'a History,
+    /// Where its clock lies on the lab's.
+    pub clock: &'a ClockMap,
+    /// Recognises odd blocks.
+    pub classify: Classify<'a>,
+    /// What was read back.
+    pub files: &'a [ObservedFile],
+    /// What the file system's tools said.
+    pub recovery: &'a Recovery,
+    /// The flushes that the disk answered.
+    pub flushes: &'a Flushes,
+    /// When each txg's uberblock became durable under the crash model, ascending.
+    pub commits: &'a [Commit],
+    /// The highest txg whose uberblock reached the disk.
+    pub written: Option<Txg>,
+    /// Under which limits groups are closed.
+    pub limits: TxgLimits,
+    /// The mark `load-begins`.
+    pub begin: LabNs,
+    /// The cut.
+    pub cut: LabInterval,
+}
+
+/// The verdicts, with what they rest on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// One for each claim of the scenario, in its order.
+    pub claims: Vec<(ClaimSpec, Judgement)>,
+    /// What became of each dataset.
+    pub datasets: BTreeMap<String, DatasetFate>,
+    /// The transaction groups of the load.
+    pub txgs: Vec<TxgStory>,
+}
+
+/// What became of a dataset.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatasetFate {
+    /// Its `sync` property.
+    pub sync: Sync,
+    /// Acked operations, the set-up's included.
+    pub acked: u64,
+    /// What the cut took from it.
+    #[serde(flatten)]
+    pub window: LossWindow,
+    /// The window told from transaction groups alone.
+    #[serde(rename = "predicted_window_s")]
+    pub predicted_s: Option<Seconds>,
+    /// The largest window at any instant of the load up to the cut.
+    #[serde(rename = "largest_window_s")]
+    pub largest_s: Option<Seconds>,
+    /// Operations and places by class.
+    pub outcomes: BTreeMap<Outcome, u64>,
+}
+
+impl Case<'_> {
+    /// Judges every claim.
+    pub fn judge(&self) -> Result<Judged, ReadersDisagree> {
+        let surveys = self.surveys()?;
+        let txgs = stories(&self.history.txgs, self.limits);
+        let judge = |claim: &ClaimSpec| (claim.clone(), self.claim(claim, &surveys, &txgs));
+        let claims = self.scenario.claim.iter().map(judge).collect();
+        let fate =
+            |(name, spec): (&String, &DatasetSpec)| (name.clone(), self.fate(name, spec, &surveys));
+        let datasets = self.scenario.dataset.iter().map(fate).collect();
+        let since = self.begin;
+        let of_load = |story: &TxgStory| self.clock.lab(story.birth).hi >= since;
+        Ok(Judged { claims, datasets, txgs: txgs.into_iter().filter(of_load).collect() })
+    }
+
+    fn surveys(&self) -> Result<BTreeMap<StreamId, StreamSurvey>, ReadersDisagree> {
+        let none = StreamHistory::default();
+        let look = |stream: &StreamPlan| {
+            let gone = ObservedFile { stream: stream.id, size: None, blocks: Vec::new() };
+            let file = self.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
+            let said = self.history.streams.get(&stream.id).unwrap_or(&none);
+            let promise = self.promise(&stream.dataset);
+            let found = survey(self.plan, stream, said, file, promise, self.classify)?;
+            Ok((stream.id, found))
+        };
+        self.plan.streams.iter().map(look).collect()
+    }
+
+    /// What is owed for a dataset's acked operations: what is claimed, and what its sync property
+    /// means.
+    fn promise(&self, dataset: &str) -> Promise {
+        let claimed = self.scenario.claim.iter().any(|claim| {
+            claim.kind == ClaimKind::Durable && claim.dataset.as_deref() == Some(dataset)
+        });
+        match claimed || !self.is_disabled(dataset) {
+            true => Promise::Everything,
+            false => Promise::AllButRecent,
+        }
+    }
+
+    /// The streams of the datasets that `wanted` picks, with what was said and found.
+    fn streams<'s>(
+        &'s self,
+        surveys: &'s BTreeMap<StreamId, StreamSurvey>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(&'s StreamPlan, &'s StreamSurvey, &'s StreamHistory)> {
+        let of = |plan: &'s StreamPlan| {
+            Some((plan, surveys.get(&plan.id)?, self.history.streams.get(&plan.id)?))
+        };
+        let streams = self.plan.streams.iter().filter(|plan| wanted(&plan.dataset));
+        streams.filter_map(of).collect()
+    }
+
+    fn is_disabled(&self, dataset: &str) -> bool {
+        self.scenario.dataset.get(dataset).is_some_and(|spec| spec.sync == Sync::Disabled)
+    }
+
+    fn claim(
+        &self,
+        claim: &ClaimSpec,
+        surveys: &BTreeMap<StreamId, StreamSurvey>,
+        txgs: &[TxgStory],
+    ) -> Judgement {
+        let dataset = claim.dataset.as_deref().unwrap_or_default();
+        match claim.kind {
+            ClaimKind::Consistent => self.consistent(surveys),
+            ClaimKind::Intact => intact::judge(&surveys.values().collect::<Vec<_>>()),
+            ClaimKind::PointInTime => self.point_in_time(dataset, surveys),
+            ClaimKind::Durable => {
+                let streams = self.streams(surveys, |name| name == dataset);
+                let evidence = |(_, survey, said)| StreamEvidence { survey, said };
+                let streams: Vec<_> = streams.into_iter().map(evidence).collect();
+                durable::judge(&streams, self.clock, self.flushes)
+            }
+            ClaimKind::MaxLoss => {
+                let seconds = claim.seconds.unwrap_or_default();
+                max_loss::judge(&self.loss_evidence(dataset, seconds, surveys, txgs))
+            }
+        }
+    }
+
+    fn consistent(&self, surveys: &BTreeMap<StreamId, StreamSurvey>) -> Judgement {
+        let unreadable = surveys.values().map(|survey| survey.count(Outcome::Unreadable)).sum();
+        let recovery = Recovery { unreadable, ..self.recovery.clone() };
+        let in_time = self.commits.iter().filter(|commit| commit.durable <= self.cut.lo);
+        let durable = in_time.map(|commit| commit.txg).max();
+        consistent::judge(&recovery, ExpectedTxg { durable, written: self.written })
+    }
+
+    /// The group is every sync=disabled dataset of the pool, for they share its txgs.
+    fn point_in_time(
+        &self,
+        dataset: &str,
+        surveys: &BTreeMap<StreamId, StreamSurvey>,
+    ) -> Judgement {
+        if !self.is_disabled(dataset) {
+            let because = format!(
+                "{dataset} is not sync=disabled: its intent log is replayed past the pool's instant, so one instant is not claimed for it"
+            );
+            return Judgement::new(Verdict::NotMeasured, because);
+        }
+        let group = self.streams(surveys, |name| self.is_disabled(name));
+        let pairs: Vec<_> = group.into_iter().map(|(_, survey, said)| (survey, said)).collect();
+        point_in_time::judge(&pairs, OrderedBy::Done)
+    }
+
+    fn loss_evidence(
+        &self,
+        dataset: &str,
+        seconds: f64,
+        surveys: &BTreeMap<StreamId, StreamSurvey>,
+        txgs: &[TxgStory],
+    ) -> Evidence {
+        let streams = self.streams(surveys, |name| name == dataset);
+        let (own, window) = self.window(&streams);
+        let load = |story: &&TxgStory| self.clock.lab(story.birth).hi >= self.begin;
+        let in_load: Vec<&TxgStory> = txgs.iter().filter(load).collect();
+        let guest = &self.scenario.guest;
+        let declared = guest.dirty_bytes_close_at_mib.contains(&guest.memory_mib);
+        let dirty =
+            in_load.iter().filter(|story| story.closed_by == Some(ClosedBy::DirtyBytes)).count();
+        let pause = |(plan, _, said): &(&StreamPlan, &StreamSurvey, &StreamHistory)| {
+            load::too_long_a_pause(plan, said, self.clock, self.begin, self.cut)
+        };
+        let pauses: Vec<Pause> = streams.iter().filter_map(pause).collect();
+        Evidence {
+            claimed_ns: (seconds * 1e9) as u64,
+            own,
+            window,
+            predicted: self.predicted(dataset, &streams),
+            one_instant: self.point_in_time(dataset, surveys).verdict != Verdict::Violated,
+            largest: self.largest(dataset, &streams),
+            pauses,
+            load_ns: self.cut.lo.0.saturating_sub(self.begin.0),
+            slowest_sync_ns: in_load.iter().map(|story| story.sync_ns).max().unwrap_or(0),
+            closed_by_dirty_bytes: if declared { 0 } else { dirty as u64 },
+        }
+    }
+
+    fn birth(&self, txg: Txg) -> Option<GuestNs> {
+        self.history.txgs.get(&txg).map(|row| row.birth)
+    }
+
+    fn predicted(&self, dataset: &str, streams: &Streams) -> Prediction {
+        if !self.is_disabled(dataset) {
+            return Prediction::NotByTxgs;
+        }
+        let first_lost = self.recovery.used.map(|used| Txg(used.0 + 1));
+        match first_lost.and_then(|txg| self.birth(txg)) {
+            Some(birth) => {
+                Prediction::Window(ack_times(streams).window(self.clock, birth, self.cut))
+            }
+            None => Prediction::Unknown,
+        }
+    }
+
+    /// For a dataset that waits for the intent log there is no window at any instant at which a
+    /// flush stands behind each ack.
+    fn largest(&self, dataset: &str, streams: &Streams) -> LargestWindow {
+        if self.is_disabled(dataset) {
+            let birth = |txg| self.birth(txg);
+            let times = ack_times(streams);
+            return largest_window(
+                &times,
+                self.clock,
+                self.commits,
+                birth,
+                self.begin,
+                self.cut.lo,
+            );
+        }
+        let acks = streams.iter().flat_map(|(plan, _, said)| {
+            said.acked.iter().filter(|acked| acked.ack.seq.0 > plan.fill())
+        });
+        let (proven, unproven): (Vec<&Acked>, Vec<&Acked>) = acks.partition(|acked| {
+            self.flushes.stand_behind(self.clock.lab(acked.ack.start_ns).hi, acked.entry)
+        });
+        LargestWindow {
+            span: Span::default(),
+            before: None,
+            commits: proven.len() as u64,
+            untold: unproven.len() as u64,
+        }
+    }
+
+    fn window(&self, streams: &Streams) -> (Span, LossWindow) {
+        let oldest_lost = streams.iter().filter_map(|(_, survey, said)| match survey.missing {
+            Missing::None => None,
+            Missing::From(seq) => said.ack(seq).map(|acked| acked.ack.end_ns),
+        });
+        let own = oldest_lost
+            .map(|ack| Span::since(self.clock, ack, self.cut))
+            .reduce(Span::max)
+            .unwrap_or_default();
+        let newest = streams.iter().filter_map(|(_, survey, _)| survey.newest).map(|s| s.at).max();
+        let age = newest.map(|at| Seconds::from(Span::since(self.clock, at, self.cut)));
+        let operations = streams.iter().map(|(_, survey, _)| survey.missing_count).sum();
+        let window = LossWindow {
+            seconds: own.into(),
+            operations,
+            bytes: operations * RECORD_BYTES,
+            newest_survivor_age: age,
+            load_survived: streams.iter().any(|(_, survey, _)| survey.load_survived()),
+        };
+        (own, window)
+    }
+
+    fn fate(
+        &self,
+        name: &str,
+        spec: &DatasetSpec,
+        surveys: &BTreeMap<StreamId, StreamSurvey>,
+    ) -> DatasetFate {
+        let streams = self.streams(surveys, |dataset| dataset == name);
+        let mut outcomes = BTreeMap::new();
+        for (outcome, count) in streams.iter().flat_map(|(_, survey, _)| &survey.counts) {
+            *outcomes.entry(*outcome).or_insert(0) += count;
+        }
+        let largest = self.largest(name, &streams);
+        DatasetFate {
+            sync: spec.sync,
+            acked: streams.iter().map(|(_, _, said)| said.newest_acked().0).sum(),
+            window: self.window(&streams).1,
+            predicted_s: match self.predicted(name, &streams) {
+                Prediction::Window(span) => Some(span.into()),
+                _ => None,
+            },
+            largest_s: (largest.commits > 0).then(|| largest.span.into()),
+            outcomes,
+        }
+    }
+}
+
+type Streams<'a> = [(&'a StreamPlan, &'a StreamSurvey, &'a StreamHistory)];
+
+fn ack_times(streams: &Streams) -> AckTimes {
+    let of_load = streams.iter().flat_map(|(plan, _, said)| {
+        said.acked.iter().map(|acked| &acked.ack).filter(|ack| ack.seq.0 > plan.fill())
+    });
+    AckTimes::new(of_load)
+}

@@ -1,0 +1,177 @@
+//! The loss window from transaction groups alone: which operations a durable txg leaves out.
+//!
+//! An operation's transaction is assigned between its first call and the return of its write, to
+//! the group open then. With txg N durable, what is gone begins at birth(N + 1): operations that
+//! began after it are gone for certain, those that had returned before it are there for certain,
+//! one that straddles it may be either. Hence intervals.
+
+use super::window::Span;
+use crate::disk::Commit;
+use crate::history::clock::{ClockMap, LabInterval};
+use crate::history::message::Ack;
+use crate::units::{GuestNs, LabNs, Txg};
+
+/// The acked operations of one sync=disabled dataset, ready to be asked what is oldest.
+#[derive(Debug, Clone)]
+pub struct AckTimes {
+    /// (start, earliest ack among this and all later starts), ascending by start.
+    by_start: Vec<(GuestNs, GuestNs)>,
+    /// The same by the return of the write.
+    by_done: Vec<(GuestNs, GuestNs)>,
+}
+
+impl AckTimes {
+    /// Takes the acks of the load in any order.
+    pub fn new<'a>(acks: impl IntoIterator<Item = &'a Ack>) -> AckTimes {
+        let (mut by_start, mut by_done): (Vec<_>, Vec<_>) = acks
+            .into_iter()
+            .map(|ack| ((ack.start_ns, ack.end_ns), (ack.done_ns, ack.end_ns)))
+            .unzip();
+        for list in [&mut by_start, &mut by_done] {
+            list.sort_unstable();
+            let mut earliest = GuestNs(u64::MAX);
+            for (_, ack) in list.iter_mut().rev() {
+                earliest = earliest.min(*ack);
+                *ack = earliest;
+            }
+        }
+        AckTimes { by_start, by_done }
+    }
+
+    fn earliest_from(list: &[(GuestNs, GuestNs)], from: GuestNs) -> Option<GuestNs> {
+        list.get(list.partition_point(|(at, _)| *at < from)).map(|(_, ack)| *ack)
+    }
+
+    /// The window at `now` when everything assigned before `birth` is there and nothing later.
+    /// `None` for the lower bound's part if no acked operation is gone for certain: then it is 0.
+    pub fn window(&self, clock: &ClockMap, birth: GuestNs, now: LabInterval) -> Span {
+        let zero = Span::default();
+        let certain = Self::earliest_from(&self.by_start, birth);
+        let possible = Self::earliest_from(&self.by_done, birth);
+        let span = |ack: Option<GuestNs>| ack.map_or(zero, |ack| Span::since(clock, ack, now));
+        Span { lo_ns: span(certain).lo_ns.max(0), hi_ns: span(possible).hi_ns.max(0) }
+    }
+}
+
+/// The largest window at any instant from `begin` to the cut, and how many commits it rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LargestWindow {
+    /// The window just before the worst commit became durable.
+    pub span: Span,
+    /// The txg whose commit ended it.
+    pub before: Option<Txg>,
+    /// Commits in the load whose window could be told.
+    pub commits: u64,
+    /// Commits in the load for which the birth that they rest on was not reported.
+    pub untold: u64,
+}
+
+/// Walks the commits of a run. `birth_of` is the guest's report.
+pub fn largest_window(
+    acks: &AckTimes,
+    clock: &ClockMap,
+    commits: &[Commit],
+    birth_of: impl Fn(Txg) -> Option<GuestNs>,
+    begin: LabNs,
+    cut: LabNs,
+) -> LargestWindow {
+    let mut largest = LargestWindow::default();
+    for pair in commits.windows(2) {
+        let (before, commit) = (pair[0], pair[1]);
+        if commit.durable <= begin || commit.durable > cut {
+            continue;
+        }
+        let Some(birth) = birth_of(Txg(before.txg.0 + 1)) else {
+            largest.untold += 1;
+            continue;
+        };
+        largest.commits += 1;
+        let span = acks.window(clock, birth, LabInterval::exact(commit.durable));
+        if span.hi_ns > largest.span.hi_ns {
+            largest.before = Some(commit.txg);
+        }
+        largest.span = largest.span.max(span);
+    }
+    largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::ClockSample;
+    use crate::units::{EventNo, Seq};
+    use proptest::prelude::*;
+
+    /// A clock that agrees with the lab's to the nanosecond or so.
+    fn clock() -> ClockMap {
+        let at = |n| ClockSample { before: LabNs(n), after: LabNs(n), guest: GuestNs(n) };
+        ClockMap::new(&[at(0), at(10_000), at(100_000)]).unwrap()
+    }
+
+    fn ack(start: u64, done: u64, end: u64) -> Ack {
+        Ack {
+            seq: Seq(1),
+            start: EventNo(0),
+            done: EventNo(0),
+            end: EventNo(0),
+            start_ns: GuestNs(start),
+            done_ns: GuestNs(done),
+            end_ns: GuestNs(end),
+            digest: [0; 8],
+        }
+    }
+
+    fn commit(txg: u64, durable: u64) -> Commit {
+        Commit { txg: Txg(txg), durable: LabNs(durable) }
+    }
+
+    #[test]
+    fn an_operation_that_straddles_the_birth_widens_the_interval() {
+        let acks = [ack(10, 20, 30), ack(95, 105, 130), ack(140, 150, 160)];
+        let times = AckTimes::new(&acks);
+        let span = times.window(&clock(), GuestNs(100), LabInterval::exact(LabNs(1_000)));
+        assert!((835..=841).contains(&span.lo_ns), "{span:?}");
+        assert!((869..=875).contains(&span.hi_ns), "{span:?}");
+    }
+
+    #[test]
+    fn the_largest_window_is_the_one_just_before_the_latest_commit_after_a_long_open_txg() {
+        let acks: Vec<Ack> = (1..100).map(|n| ack(n * 100, n * 100 + 10, n * 100 + 20)).collect();
+        let times = AckTimes::new(&acks);
+        let commits = [commit(4, 500), commit(5, 2_000), commit(6, 8_000), commit(7, 9_500)];
+        let births = |txg: Txg| Some(GuestNs([0, 1_000, 1_500, 7_000][txg.0 as usize - 4]));
+        let found = largest_window(&times, &clock(), &commits, births, LabNs(600), LabNs(9_000));
+        assert_eq!(found.before, Some(Txg(6)));
+        assert_eq!(found.commits, 2);
+        let truth = 8_000 - 1_520;
+        assert!(found.span.lo_ns <= truth && truth <= found.span.hi_ns, "{found:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_holds_the_age_of_the_oldest_ack_in_a_later_group(
+            steps in prop::collection::vec((1u64..50, 1u64..50, 1u64..50, 0.0f64..1.0), 1..60),
+            birth in 0u64..3_000,
+        ) {
+            let mut at = 0;
+            let mut acks = Vec::new();
+            let mut oldest_gone: Option<u64> = None;
+            for (gap, write, sync, assigned) in steps {
+                let start = at + gap;
+                let done = start + write;
+                let end = done + sync;
+                at = end;
+                acks.push(ack(start, done, end));
+                let instant = start as f64 + assigned * write as f64;
+                if instant >= birth as f64 {
+                    oldest_gone = Some(oldest_gone.map_or(end, |old| old.min(end)));
+                }
+            }
+            let now = at + 10;
+            let span = AckTimes::new(&acks).window(
+                &clock(), GuestNs(birth), LabInterval::exact(LabNs(now)));
+            let truth = oldest_gone.map_or(0, |end| now - end) as i64;
+            prop_assert!(span.lo_ns <= truth && truth <= span.hi_ns, "{:?} {}", span, truth);
+        }
+    }
+}

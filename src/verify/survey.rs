@@ -1,0 +1,390 @@
+//! What became of every operation of a stream: its file held against what was said.
+//!
+//! A stream does one operation after another, so its newest whole record implies all before it.
+//! With M the newest whole record and A the newest ack: operations up to M must be there (or be
+//! overwritten by one that is), those from M + 1 to A are lost, those after A owe nothing.
+
+use super::outcome::{Finding, Outcome};
+use crate::history::log::StreamHistory;
+use crate::record::classify::{SectorSeen, Seen, transaction_boundary};
+use crate::record::observed::{ObservedBlock, ObservedFile, Summary};
+use crate::units::{EventNo, GuestNs, Seq, StreamId};
+use crate::workload::plan::{Plan, RECORD_BYTES, StreamPlan};
+use std::collections::BTreeMap;
+
+/// Operations that a stream may do while their messages are still on their way: more than any port
+/// holds. It bounds what a single crafted record can make this module do.
+const UNANNOUNCED_MAX: u64 = 1 << 20;
+
+/// What a dataset owes for an acked operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// All of them are there after a cut.
+    Everything,
+    /// The latest may be gone.
+    AllButRecent,
+}
+
+/// The acked operations of a stream that are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// None.
+    None,
+    /// This one is the first.
+    From(Seq),
+}
+
+/// A surviving operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Survivor {
+    /// Place in the stream.
+    pub seq: Seq,
+    /// Its first event number, as its record says.
+    pub start: EventNo,
+    /// When it was acked, or else when its record was made.
+    pub at: GuestNs,
+}
+
+/// What became of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSurvey {
+    /// Which stream.
+    pub stream: StreamId,
+    /// The newest whole record.
+    pub newest: Option<Survivor>,
+    /// The acked operations that are gone.
+    pub missing: Missing,
+    /// How many of them.
+    pub missing_count: u64,
+    /// Places that are not as they should be, or worth a word.
+    pub findings: Vec<Finding>,
+    /// Operations by class.
+    pub counts: BTreeMap<Outcome, u64>,
+    /// Operations that only filled the file before the load.
+    pub fill: u64,
+}
+
+impl StreamSurvey {
+    /// Operations of a class.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.counts.get(&outcome).copied().unwrap_or(0)
+    }
+
+    /// Whether an operation of the load survived.
+    pub fn load_survived(&self) -> bool {
+        self.newest.is_some_and(|newest| newest.seq.0 > self.fill)
+    }
+}
+
+/// The tool's two readers say different things of one block.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "stream {stream}, byte {location}: the guest's reader called this block odd, the lab's calls it a whole record"
+)]
+pub struct ReadersDisagree {
+    /// Which stream.
+    pub stream: StreamId,
+    /// Byte offset in its file.
+    pub location: u64,
+}
+
+/// Recognises a block that is not a whole record in its place.
+pub type Classify<'a> = &'a dyn Fn(&[u8], &StreamPlan, u64) -> Seen;
+
+/// Holds a stream's file against its history.
+pub fn survey(
+    plan: &Plan,
+    stream: &StreamPlan,
+    said: &StreamHistory,
+    file: &ObservedFile,
+    promise: Promise,
+    classify: Classify,
+) -> Result<StreamSurvey, ReadersDisagree> {
+    let mut work = Work { plan, stream, said, file, classify, findings: Vec::new() };
+    let records = work.whole_records();
+    let newest = records.values().max_by_key(|record| record.seq).copied();
+    let damaged = work.walk(&records, newest.map_or(Seq(0), |record| record.seq))?;
+    Ok(work.sum_up(newest, damaged, promise))
+}
+
+struct Work<'a> {
+    plan: &'a Plan,
+    stream: &'a StreamPlan,
+    said: &'a StreamHistory,
+    file: &'a ObservedFile,
+    classify: Classify<'a>,
+    findings: Vec<Finding>,
+}
+
+impl Work<'_> {
+    fn find(&mut self, outcome: Outcome, seq: Option<Seq>, slot: u64, text: String) {
+        let location = slot * RECORD_BYTES;
+        self.findings.push(Finding { outcome, stream: self.stream.id, seq, location, text });
+    }
+
+    /// Whole records that are what was said of them, by slot. The others become findings.
+    fn whole_records(&mut self) -> BTreeMap<u64, Summary> {
+        let mut records = BTreeMap::new();
+        let mut digests: BTreeMap<Seq, [u8; 8]> = BTreeMap::new();
+        for (slot, block) in self.file.blocks.iter().enumerate() {
+            let (slot, ObservedBlock::Record(record)) = (slot as u64, block) else { continue };
+            match self.contradiction(record, slot) {
+                None => {
+                    digests.insert(record.seq, record.digest);
+                    records.insert(slot, *record);
+                }
+                Some((outcome, text)) => self.find(outcome, Some(record.seq), slot, text),
+            }
+        }
+        for (slot, record) in &records {
+            let previous = Seq(record.seq.0.saturating_sub(1));
+            let said = self.said.ack(previous).map(|acked| acked.ack.digest);
+            let expected = said.or_else(|| digests.get(&previous).copied());
+            if expected.is_some_and(|digest| digest != record.previous) {
+                let text = format!("record {} names another record before it", record.seq);
+                self.find(Outcome::Garbage, Some(record.seq), *slot, text);
+            }
+        }
+        records
+    }
+
+    /// Why a whole record cannot be what it says.
+    fn contradiction(&self, record: &Summary, slot: u64) -> Option<(Outcome, String)> {
+        if record.seq.0 == 0 || self.stream.slot(self.plan.seed, record.seq) != slot {
+            let text = format!("record {} does not belong here", record.seq);
+            return Some((Outcome::Misdirected, text));
+        }
+        let announced = self.said.announced.map_or(0, |seq| seq.0);
+        if record.seq.0 > announced.saturating_add(UNANNOUNCED_MAX) {
+            let text = format!(
+                "record {} is far beyond operation {announced}, the newest announced",
+                record.seq
+            );
+            return Some((Outcome::Garbage, text));
+        }
+        let ack = self.said.ack(record.seq)?.ack;
+        if ack.digest != record.digest || ack.start != record.start {
+            let text = format!("record {} is not the one that was acknowledged", record.seq);
+            return Some((Outcome::Garbage, text));
+        }
+        None
+    }
+
+    /// Looks at every place that should hold a record or does hold something. Returns the
+    /// operations that should be there and are not.
+    fn walk(
+        &mut self,
+        records: &BTreeMap<u64, Summary>,
+        newest: Seq,
+    ) -> Result<Vec<Seq>, ReadersDisagree> {
+        let mut expected: BTreeMap<u64, Seq> = BTreeMap::new();
+        for n in 1..=newest.0 {
+            expected.insert(self.stream.slot(self.plan.seed, Seq(n)), Seq(n));
+        }
+        let end = expected.keys().next_back().map_or(0, |slot| slot + 1);
+        let mut damaged = Vec::new();
+        for slot in 0..end.max(self.file.blocks.len() as u64) {
+            let should = expected.get(&slot).copied();
+            let whole = match records.get(&slot) {
+                Some(record) => self.version(record, should, slot),
+                None => self.not_a_record(should, slot)?,
+            };
+            damaged.extend(should.filter(|_| !whole));
+        }
+        Ok(damaged)
+    }
+
+    fn version(&mut self, record: &Summary, should: Option<Seq>, slot: u64) -> bool {
+        match should {
+            Some(should) if record.seq < should => {
+                let text =
+                    format!("holds record {} where {should} was overwritten onto it", record.seq);
+                self.find(Outcome::Stale, Some(should), slot, text);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Judges a place without an acceptable whole record. True when nothing is wrong with it.
+    fn not_a_record(&mut self, should: Option<Seq>, slot: u64) -> Result<bool, ReadersDisagree> {
+        let blocks = &self.file.blocks;
+        let block = usize::try_from(slot).ok().and_then(|slot| blocks.get(slot));
+        match block {
+            // Already a finding of its own.
+            Some(ObservedBlock::Record(_)) => Ok(false),
+            None | Some(ObservedBlock::Zeros) => {
+                if let Some(should) = should {
+                    let what = if block.is_none() { "the file ends before" } else { "zeros where" };
+                    let text = format!("{what} record {should} was");
+                    self.find(Outcome::Hole, Some(should), slot, text);
+                }
+                Ok(should.is_none())
+            }
+            Some(ObservedBlock::Unreadable(errno)) => {
+                let text = format!("reading failed with errno {errno}");
+                self.find(Outcome::Unreadable, should, slot, text);
+                Ok(false)
+            }
+            Some(ObservedBlock::Odd(bytes)) => {
+                let location = slot * RECORD_BYTES;
+                match (self.classify)(bytes, self.stream, location) {
+                    Seen::Whole(_) => Err(ReadersDisagree { stream: self.stream.id, location }),
+                    seen => Ok(self.odd(&seen, should, slot)),
+                }
+            }
+        }
+    }
+
+    fn odd(&mut self, seen: &Seen, should: Option<Seq>, slot: u64) -> bool {
+        let (outcome, text) = match seen {
+            Seen::Torn(sectors) if self.is_in_flight(sectors, should) => {
+                (Outcome::InFlightInPart, describe(sectors))
+            }
+            Seen::Torn(sectors) if transaction_boundary(sectors).is_some() => {
+                (Outcome::TornAtTransaction, describe(sectors))
+            }
+            Seen::Torn(sectors) => (Outcome::TornInSector, describe(sectors)),
+            Seen::Misdirected { stream, seq, location } => {
+                let text = format!("record {seq} of stream {stream} for byte {location}");
+                (Outcome::Misdirected, text)
+            }
+            Seen::Foreign { run } => (Outcome::Foreign, format!("a record of run {run}")),
+            Seen::Garbage | Seen::Whole(_) => (Outcome::Garbage, "no part is a record's".into()),
+            Seen::Zeros => (Outcome::Hole, "zeros, and the file ends inside".into()),
+        };
+        let fine = match outcome {
+            Outcome::InFlightInPart => true,
+            Outcome::Hole => should.is_none(),
+            _ => false,
+        };
+        if outcome == Outcome::Hole && fine {
+            return true;
+        }
+        self.find(outcome, should, slot, text);
+        fine
+    }
+
+    /// Whether a mix of whole sectors is what an operation in flight may leave: its own, the
+    /// version before, and zeros where the file grew.
+    fn is_in_flight(&self, sectors: &[SectorSeen], should: Option<Seq>) -> bool {
+        let acked = self.said.newest_acked();
+        let mut of_unacked = false;
+        let all_allowed = sectors.iter().all(|sector| match sector {
+            SectorSeen::Of(seq) if *seq > acked => {
+                of_unacked = true;
+                true
+            }
+            SectorSeen::Of(seq) => Some(*seq) == should,
+            SectorSeen::Zeros => should.is_none(),
+            _ => false,
+        });
+        all_allowed && of_unacked
+    }
+
+    fn sum_up(self, newest: Option<Summary>, damaged: Vec<Seq>, promise: Promise) -> StreamSurvey {
+        let (acked, fill) = (self.said.newest_acked().0, self.stream.fill());
+        let kept = newest.map_or(0, |record| record.seq.0);
+        let mut counts = BTreeMap::new();
+        let mut add = |outcome, n: u64| {
+            if n > 0 {
+                *counts.entry(outcome).or_insert(0) += n;
+            }
+        };
+        let damaged_acked = damaged.iter().filter(|seq| seq.0 <= acked).count() as u64;
+        add(Outcome::Survived, kept.min(acked) - damaged_acked);
+        let damaged_unacked = damaged.len() as u64 - damaged_acked;
+        add(Outcome::UnackedSurvived, kept.saturating_sub(acked) - damaged_unacked);
+        let announced = self.said.announced.map_or(0, |seq| seq.0);
+        add(Outcome::UnackedGone, announced.saturating_sub(kept.max(acked)));
+        let lost = acked.saturating_sub(kept);
+        let lost_fill = fill.min(acked).saturating_sub(kept);
+        let recent = match promise {
+            Promise::Everything => Outcome::LostThoughDurable,
+            Promise::AllButRecent => Outcome::LostInWindow,
+        };
+        add(Outcome::LostThoughDurable, lost_fill);
+        add(recent, lost - lost_fill);
+        for finding in &self.findings {
+            add(finding.outcome, 1);
+        }
+        let first = damaged.iter().copied().filter(|seq| seq.0 <= acked).min();
+        let first = first.or((lost > 0).then_some(Seq(kept + 1)));
+        StreamSurvey {
+            stream: self.stream.id,
+            newest: newest.map(|record| Survivor {
+                seq: record.seq,
+                start: record.start,
+                at: self.said.ack(record.seq).map_or(record.stamp, |acked| acked.ack.end_ns),
+            }),
+            missing: first.map_or(Missing::None, Missing::From),
+            missing_count: lost + damaged_acked,
+            findings: self.findings,
+            counts,
+            fill,
+        }
+    }
+}
+
+/// The sectors of a torn place in words, runs together.
+fn describe(sectors: &[SectorSeen]) -> String {
+    let runs = sectors.chunk_by(|a, b| in_words(a) == in_words(b));
+    let text: Vec<String> =
+        runs.map(|run| format!("{} x {}", run.len(), in_words(&run[0]))).collect();
+    format!("sectors: {}", text.join(", "))
+}
+
+fn in_words(sector: &SectorSeen) -> String {
+    match sector {
+        SectorSeen::Zeros => "zeros".to_owned(),
+        SectorSeen::Of(seq) => format!("record {seq}"),
+        SectorSeen::Damaged(seq) => format!("damaged record {seq}"),
+        SectorSeen::Misdirected { stream, seq, .. } => {
+            format!("record {seq} of stream {stream}, misplaced")
+        }
+        SectorSeen::Foreign => "another run's".to_owned(),
+        SectorSeen::Garbage => "garbage".to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod test_support {
+    //! Small streams for the oracles' tests.
+    use super::*;
+    use crate::history::log::Acked;
+    use crate::history::message::Ack;
+
+    /// A stream whose operations have these (start, done, end) events; the first `kept` are there.
+    pub fn stream(id: u16, ops: &[(u64, u64, u64)], kept: u64) -> (StreamSurvey, StreamHistory) {
+        let ack = |(n, (start, done, end)): (usize, &(u64, u64, u64))| Acked {
+            entry: n as u64,
+            ack: Ack {
+                seq: Seq(n as u64 + 1),
+                start: EventNo(*start),
+                done: EventNo(*done),
+                end: EventNo(*end),
+                start_ns: GuestNs(start * 1_000_000),
+                done_ns: GuestNs(done * 1_000_000),
+                end_ns: GuestNs(end * 1_000_000),
+                digest: [n as u8; 8],
+            },
+        };
+        let acked: Vec<Acked> = ops.iter().enumerate().map(ack).collect();
+        let newest = acked.get((kept as usize).wrapping_sub(1)).map(|acked| Survivor {
+            seq: acked.ack.seq,
+            start: acked.ack.start,
+            at: acked.ack.end_ns,
+        });
+        let lost = ops.len() as u64 - kept;
+        let survey = StreamSurvey {
+            stream: StreamId(id),
+            newest,
+            missing: if lost > 0 { Missing::From(Seq(kept + 1)) } else { Missing::None },
+            missing_count: lost,
+            findings: Vec::new(),
+            counts: BTreeMap::from([(Outcome::Survived, kept), (Outcome::LostInWindow, lost)]),
+            fill: 0,
+        };
+        (survey, StreamHistory { acked, ..StreamHistory::default() })
+    }
+}

@@ -1,0 +1,159 @@
+//! The plan of a workload: what each stream writes where, from the seed alone.
+//!
+//! Every operation's location and body follow from (seed, stream, sequence) without a state, so the
+//! lab can say what any operation, acked or not, must have written.
+
+use crate::units::{RunId, Seq, StreamId};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of one record.
+pub const RECORD_BYTES: u64 = 4096;
+
+/// A whole workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Marks every record of this run.
+    pub run: RunId,
+    /// Everything random in the workload follows from it.
+    pub seed: u64,
+    /// Bodies made and hashed before the load.
+    pub bodies: u32,
+    /// The streams.
+    pub streams: Vec<StreamPlan>,
+}
+
+/// One stream: one thread, one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPlan {
+    /// Its number.
+    pub id: StreamId,
+    /// The dataset it writes to, as the scenario names it.
+    pub dataset: String,
+    /// Its file in the guest.
+    pub path: String,
+    /// Where its operations go.
+    pub pattern: Pattern,
+    /// Operations a second, or as fast as it goes.
+    pub pace_hz: Option<u32>,
+    /// Messages that may be held back and sent together; 1 sends each at once.
+    pub batch: u32,
+    /// A planted fault of the writer.
+    pub fault: Option<WriterFault>,
+}
+
+/// Where a stream's operations go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Pattern {
+    /// Operation n goes behind operation n - 1.
+    Append,
+    /// The first `slots` operations fill the file before the load; each later one overwrites a
+    /// slot that the seed picks.
+    Overwrite {
+        /// Records in the file.
+        slots: u32,
+    },
+}
+
+/// Faults that a writer can have; planted to see whether the verdicts notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriterFault {
+    /// It acknowledges before the call that makes the operation durable.
+    AckBeforeFsync,
+    /// It completes nothing for a second after each 150th operation.
+    Stall,
+}
+
+impl StreamPlan {
+    /// Operations that belong to the set-up: they fill the file before the load.
+    pub fn fill(&self) -> u64 {
+        match self.pattern {
+            Pattern::Append => 0,
+            Pattern::Overwrite { slots } => u64::from(slots),
+        }
+    }
+
+    /// The slot (record-sized place in the file, from 0) that an operation writes.
+    pub fn slot(&self, seed: u64, seq: Seq) -> u64 {
+        match self.pattern {
+            Pattern::Append => seq.0 - 1,
+            Pattern::Overwrite { slots } if seq.0 <= u64::from(slots) => seq.0 - 1,
+            Pattern::Overwrite { slots } => {
+                mix(seed, self.id, seq, Purpose::Slot) % u64::from(slots.max(1))
+            }
+        }
+    }
+
+    /// Byte offset in the file of an operation's record.
+    pub fn location(&self, seed: u64, seq: Seq) -> u64 {
+        self.slot(seed, seq) * RECORD_BYTES
+    }
+
+    /// Which of the plan's bodies an operation writes.
+    pub fn body(&self, plan: &Plan, seq: Seq) -> u32 {
+        (mix(plan.seed, self.id, seq, Purpose::Body) % u64::from(plan.bodies.max(1))) as u32
+    }
+}
+
+enum Purpose {
+    Slot = 1,
+    Body = 2,
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014) over the operation's coordinates: random access, no state.
+fn mix(seed: u64, stream: StreamId, seq: Seq, purpose: Purpose) -> u64 {
+    let lane = (u64::from(stream.0) << 8) | purpose as u64;
+    finish(finish(finish(seed).wrapping_add(lane)).wrapping_add(seq.0))
+}
+
+fn finish(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(pattern: Pattern) -> StreamPlan {
+        StreamPlan {
+            id: StreamId(3),
+            dataset: "customer".into(),
+            path: "/tank/customer/3".into(),
+            pattern,
+            pace_hz: None,
+            batch: 1,
+            fault: None,
+        }
+    }
+
+    #[test]
+    fn an_append_stream_never_writes_a_place_twice() {
+        let plan = stream(Pattern::Append);
+        assert_eq!(plan.location(7, Seq(1)), 0);
+        assert_eq!(plan.location(7, Seq(5)), 4 * RECORD_BYTES);
+        assert_eq!(plan.fill(), 0);
+    }
+
+    #[test]
+    fn an_overwrite_stream_fills_its_file_first_and_then_stays_inside_it() {
+        let plan = stream(Pattern::Overwrite { slots: 16 });
+        let filled: Vec<u64> = (1..=16).map(|n| plan.slot(7, Seq(n))).collect();
+        assert_eq!(filled, (0..16).collect::<Vec<_>>());
+        let mut hit = [false; 16];
+        (17..1000).for_each(|n| hit[plan.slot(7, Seq(n)) as usize] = true);
+        assert_eq!(hit, [true; 16]);
+    }
+
+    #[test]
+    fn the_seed_alone_decides_and_another_seed_decides_differently() {
+        let plan = stream(Pattern::Overwrite { slots: 1 << 20 });
+        let slots = |seed| (1 << 20..(1 << 20) + 64).map(|n| plan.slot(seed, Seq(n + 1))).collect();
+        let (first, again, other): (Vec<_>, Vec<_>, Vec<_>) = (slots(7), slots(7), slots(8));
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
+}

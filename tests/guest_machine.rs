@@ -1,0 +1,213 @@
+//! Drives real guests: the image is built on demand, the guest saved on demand, all by the tool.
+
+use plugpull::agent::protocol::Request;
+use plugpull::guest::link::Deadline;
+use plugpull::guest::process::ProcessId;
+use plugpull::guest::{
+    DiskBus, DiskSource, Guest, GuestConfig, GuestError, Lab, Progress, Start, Watch, sweep,
+};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const LIMIT: Duration = Duration::from_secs(30);
+/// Makes `the_tool_that_gets_killed` start a guest and wait for its end.
+const CHILD: &str = "PLUGPULL_TEST_CHILD";
+
+/// One guest at a time: two emulated ones on few cores only disturb each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A lab, and the stages and notes that it tells.
+fn lab() -> (Lab, Arc<Mutex<Vec<String>>>) {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = told.clone();
+    let listen = move |progress| match progress {
+        Progress::Stage(text) | Progress::Note(text) => {
+            eprintln!("{text}");
+            kept.lock().expect("no panic").push(text);
+        }
+        Progress::Part { .. } => {}
+    };
+    let (watch, agent) = (Watch::new(listen, Arc::default()), env!("CARGO_BIN_EXE_plugpull"));
+    let lab = Lab::prepare_with_agent(GuestConfig::default(), Path::new(agent), &watch);
+    (lab.expect("a lab"), told)
+}
+
+fn guest() -> Guest {
+    lab().0.start(Start::Saved, None).expect("a guest")
+}
+
+fn shell(guest: &mut Guest, script: &str) -> String {
+    guest.control.run(&["sh", "-c", script], LIMIT).expect("a shell").stdout
+}
+
+#[test]
+fn guest_restored_from_its_saved_state_is_whole_and_runs_the_image_s_tools() {
+    let _alone = alone();
+    let (lab, told) = lab();
+    let mut guest = lab.start(Start::Saved, None).expect("a guest");
+    eprintln!("ready after {:?}; saved guest: {:?}", guest.ready_after, lab.saved_meta());
+
+    assert_eq!(Some(guest.hello.kernel.clone()), lab.image().fact("kernel_release"));
+    assert_eq!(guest.hello.warnings, [""; 0], "{told:?}");
+    let first = guest.control.clock().expect("a clock");
+    assert!(guest.control.clock().expect("a clock") > first);
+    let version = guest.control.run(&["zpool", "version"], LIMIT).expect("zpool").stdout;
+    let zfs = lab.image().fact("zfs_version").expect("known");
+    assert!(version.contains(&format!("zfs-kmod-{zfs}")), "{version} is not {zfs}");
+    let hostid = shell(&mut guest, "cat /sys/module/spl/parameters/spl_hostid");
+    assert_eq!(hostid.trim().parse(), Ok(0x706c_7567_u64));
+}
+
+#[test]
+fn guest_clones_have_the_time_and_random_numbers_of_their_own() {
+    let _alone = alone();
+    let (lab, _) = lab();
+    let draw = || {
+        let mut guest = lab.start(Start::Saved, None).expect("a guest");
+        let since_1970: u64 = shell(&mut guest, "date +%s").trim().parse().expect("seconds");
+        let here = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+        assert!(here.abs_diff(since_1970) <= 5, "{since_1970} in the guest, {here} here");
+        shell(&mut guest, "head -c 16 /dev/urandom | od -t x1")
+    };
+    assert_ne!(draw(), draw());
+}
+
+#[test]
+fn guest_whose_saved_state_does_not_fit_is_saved_again_once_though_two_want_it() {
+    let _alone = alone();
+    let (lab, told) = lab();
+    drop(lab.start(Start::Saved, None).expect("a guest"));
+    let state = lab.saved_place().join("state");
+    let bytes = std::fs::metadata(&state).expect("saved").len();
+    let file = std::fs::File::create(&state).expect("overwritten");
+    file.set_len(bytes).expect("as long as before");
+
+    told.lock().expect("no panic").clear();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut guest = lab.start(Start::Saved, None).expect("a guest all the same");
+                guest.control.clock().expect("it answers");
+            });
+        }
+    });
+    let told = told.lock().expect("no panic");
+    let count = |words: &str| told.iter().filter(|text| text.contains(words)).count();
+    assert!(count("is made again") >= 1, "{told:?}");
+    assert_eq!(count("booting the guest once"), 1, "{told:?}");
+}
+
+#[test]
+fn guest_takes_disks_on_both_buses_with_a_write_back_cache() {
+    let _alone = alone();
+    let mut guest = guest();
+    let folder = tempfile::tempdir().expect("a folder");
+    for (bus, device) in [(DiskBus::VirtioBlk, "/dev/vda"), (DiskBus::Nvme, "/dev/nvme0n1")] {
+        let path = folder.path().join(device.replace('/', "-"));
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(64 << 20).expect("a size");
+        let disk = guest.add_disk(&DiskSource::RawFile(path.clone()), bus).expect("a disk");
+        assert_eq!(disk.device, device);
+        shell(&mut guest, &format!("printf plugged | dd of={device} conv=fsync 2>&1"));
+        let written = std::fs::read(&path).expect("the file");
+        assert!(written.starts_with(b"plugged"));
+    }
+}
+
+#[test]
+fn guest_that_panics_is_an_error_with_the_end_of_its_console() {
+    let _alone = alone();
+    let (mut guest, start) = (guest(), Instant::now());
+    let error = guest.control.write_file("/proc/sysrq-trigger", "c").expect_err("a panic");
+    assert!(start.elapsed() < LIMIT);
+    let GuestError::Ended { console, .. } = &error else { panic!("{error}") };
+    assert!(console.contains("Kernel panic - not syncing"), "{error}");
+}
+
+#[test]
+fn guest_whose_agent_gives_up_is_an_error_with_its_reason() {
+    let _alone = alone();
+    let mut guest = guest();
+    let until = Deadline::after(LIMIT);
+    guest.control.link().send(b"bytes that are no frame", "the guest", until).expect("sent");
+    let error = guest.control.clock().expect_err("the agent gave up");
+    assert!(error.to_string().contains("no frame starts at byte"), "{error}");
+}
+
+#[test]
+fn guest_that_hangs_is_an_error_in_time_and_its_late_answer_is_nobody_else_s() {
+    let _alone = alone();
+    let mut guest = guest();
+    guest.pause().expect("paused");
+    let start = Instant::now();
+    let read = Request::ReadFile { path: "/proc/version".into() };
+    let error = guest.control.call(read, Duration::from_secs(1)).expect_err("no answer");
+    assert!(matches!(error, GuestError::TimedOut { .. }), "{error}");
+    assert!(start.elapsed() < LIMIT);
+    guest.unpause().expect("goes on");
+    guest.control.clock().expect("the clock, not the text of the file");
+}
+
+#[test]
+fn guest_s_failing_and_endless_tools_are_errors_with_their_own_words() {
+    let _alone = alone();
+    let mut guest = guest();
+    let error = guest.control.run(&["zpool", "import", "nothing"], LIMIT).expect_err("no pool");
+    assert!(error.to_string().contains("cannot import 'nothing'"), "{error}");
+    let endless = ["sh", "-c", "echo begun; sleep 1000"];
+    let error = guest.control.run(&endless, Duration::from_millis(300)).expect_err("killed");
+    let text = error.to_string();
+    assert!(text.contains("was killed") && text.contains("begun"), "{text}");
+    let error = guest.control.read_file("/nonexistent").expect_err("missing").to_string();
+    assert!(error.contains("/nonexistent"), "{error}");
+}
+
+#[test]
+fn guest_of_a_killed_tool_is_gone_and_the_next_start_clears_up() {
+    let _alone = alone();
+    // What the child needs may have to be made first, and not while it is about to be killed.
+    drop(guest());
+    let mut tool = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "the_tool_that_gets_killed", "--nocapture"])
+        .env(CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool");
+    let lines = BufReader::new(tool.stdout.take().expect("piped")).lines();
+    let mut found = lines.map_while(Result::ok).filter_map(|line| {
+        let (_, rest) = line.split_once("GUEST ")?;
+        let (pid, console) = rest.split_once(' ')?;
+        Some((pid.parse().ok()?, console.to_owned()))
+    });
+    let (pid, console): (u32, String) = found.next().expect("a guest");
+    let (qemu, folder) = (ProcessId::of(pid).expect("it runs"), Path::new(&console).parent());
+    let folder = folder.expect("a folder");
+    assert!(folder.exists());
+
+    tool.kill().expect("SIGKILL");
+    tool.wait().expect("gone");
+    let deadline = Instant::now() + LIMIT;
+    while qemu.is_alive() {
+        assert!(Instant::now() < deadline, "QEMU {pid} outlives its tool");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(sweep().expect("swept") >= 1);
+    assert!(!folder.exists());
+}
+
+/// Not a test of its own: the process that `guest_of_a_killed_tool...` kills.
+#[test]
+fn the_tool_that_gets_killed() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let guest = guest();
+    println!("GUEST {} {}", guest.pid(), guest.console().display());
+    guest.wait_end(Duration::from_secs(300)).expect("killed long before");
+}

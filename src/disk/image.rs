@@ -80,7 +80,10 @@ pub struct Image {
 impl Image {
     /// A disk that reads as zeros.
     pub fn blank(disk_bytes: u64) -> Result<Image, ImageError> {
-        if disk_bytes == 0 || disk_bytes % SECTOR_BYTES as u64 != 0 || disk_bytes > DISK_BYTES_MAX {
+        if disk_bytes == 0
+            || !disk_bytes.is_multiple_of(SECTOR_BYTES as u64)
+            || disk_bytes > DISK_BYTES_MAX
+        {
             return Err(ImageError::Size { bytes: disk_bytes });
         }
         Ok(Image { disk_bytes, sources: Vec::new(), next_start: 0, extents: ExtentMap::new() })
@@ -124,7 +127,10 @@ impl Image {
         let sector_bytes = SECTOR_BYTES as u64;
         let length = out.len() as u64;
         let end = offset.checked_add(length).filter(|end| *end <= self.disk_bytes);
-        if end.is_none() || offset % sector_bytes != 0 || length % sector_bytes != 0 {
+        if end.is_none()
+            || !offset.is_multiple_of(sector_bytes)
+            || !length.is_multiple_of(sector_bytes)
+        {
             return Err(ImageError::Range { offset, length, disk_bytes: self.disk_bytes });
         }
         let mut rest = out;

@@ -4,7 +4,7 @@
 use plugpull::disk::{CrashModel, DiskConfig, DiskLog, DiskServer, Image, Timing, crash_state};
 use plugpull::guest::Watch;
 use plugpull::guest::host::{FOR_CLIENTS, ensure_programs};
-use plugpull::trace::{Command as DiskCommand, Recorder, TraceEnd, TraceHeader, lab_now};
+use plugpull::trace::{Command as DiskCommand, Recorder, TraceEnd, TraceHeader};
 use plugpull::units::RunId;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -29,12 +29,7 @@ impl Lab {
 
     fn on(base: Image, timing: Timing) -> Lab {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let header = TraceHeader {
-            run: RunId([1; 16]),
-            disk_bytes: base.disk_bytes(),
-            realtime_ns: 0,
-            monotonic: lab_now(),
-        };
+        let header = TraceHeader::now(RunId([1; 16]), base.disk_bytes());
         let recorder = Recorder::create(&folder.path().join("trace"), &header).expect("a trace");
         let socket = folder.path().join("disk.sock");
         let config = DiskConfig { socket, base: Some(base), timing };
@@ -64,7 +59,7 @@ impl Lab {
     fn fio_verify(&self, options: &[&str]) {
         let uri = format!("--uri={}", self.uri());
         let common = ["--name=verify", "--ioengine=nbd", &uri, "--rw=randwrite"];
-        let verify = ["--verify=crc32c", "--do_verify=1"];
+        let verify = ["--verify=crc32c", "--do_verify=1", "--verify_state_save=0"];
         succeed("fio", &[&common, options, &verify[..]].concat());
     }
 

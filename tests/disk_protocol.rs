@@ -2,7 +2,7 @@
 //! uberblock.
 
 use plugpull::disk::{CutRule, DiskConfig, DiskEvent, DiskLog, DiskServer, Timing};
-use plugpull::trace::{Recorder, TraceHeader, lab_now};
+use plugpull::trace::{Recorder, TraceHeader};
 use plugpull::units::{RunId, Txg};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,8 +26,7 @@ struct Lab {
 impl Lab {
     fn new(timing: Timing) -> Lab {
         let folder = tempfile::tempdir().expect("a folder");
-        let (run, monotonic) = (RunId([2; 16]), lab_now());
-        let header = TraceHeader { run, disk_bytes: 16 << 20, realtime_ns: 0, monotonic };
+        let header = TraceHeader::now(RunId([2; 16]), 16 << 20);
         let recorder = Recorder::create(&folder.path().join("trace"), &header).expect("a trace");
         let socket = folder.path().join("disk.sock");
         let config = DiskConfig { socket, base: None, timing };

@@ -2,7 +2,7 @@
 
 use super::programs::{BenchError, Load, QemuNbd, Rate, fio, io};
 use crate::disk::{DiskConfig, DiskLog, DiskServer, Timing};
-use crate::trace::{Recorder, TraceHeader, lab_now};
+use crate::trace::{Recorder, TraceHeader};
 use crate::units::RunId;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -144,9 +144,7 @@ struct Disk {
 
 fn start(folder: &Path, disk_bytes: u64) -> Result<Disk, BenchError> {
     let trace = folder.join("trace");
-    let run = RunId([0; 16]);
-    let header = TraceHeader { run, disk_bytes, realtime_ns: 0, monotonic: lab_now() };
-    let recorder = Recorder::create(&trace, &header)?;
+    let recorder = Recorder::create(&trace, &TraceHeader::now(RunId([0; 16]), disk_bytes))?;
     let socket = folder.join("disk.sock");
     let config = DiskConfig { socket, base: None, timing: Timing::default() };
     let (server, _) = DiskServer::start(config, recorder.clone())?;

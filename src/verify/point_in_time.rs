@@ -122,9 +122,12 @@ mod tests {
         assert_eq!(judge(&[(&one, &said_one)], OrderedBy::Done).verdict, Verdict::NotMeasured);
     }
 
+    /// Operations of a stream by their start, done and end, and how many of them are there.
+    type Kept = (Vec<(u64, u64, u64)>, usize);
+
     /// By the definition: is there no pair of one outside before one inside? An observation of
     /// append streams leaves only one set to try, the first `kept` operations of each.
-    fn a_closed_set_yields(streams: &[(Vec<(u64, u64, u64)>, usize)]) -> bool {
+    fn a_closed_set_yields(streams: &[Kept]) -> bool {
         let inside = |s: usize, n: usize| n < streams[s].1;
         let all = || (0..streams.len()).flat_map(|s| (0..streams[s].0.len()).map(move |n| (s, n)));
         all().all(|(s, n)| {
@@ -137,7 +140,7 @@ mod tests {
     }
 
     /// Random interleavings of up to three streams with up to four operations each.
-    fn histories() -> impl Strategy<Value = Vec<(Vec<(u64, u64, u64)>, usize)>> {
+    fn histories() -> impl Strategy<Value = Vec<Kept>> {
         prop::collection::vec((1usize..=4, 0usize..=4), 1..=3).prop_flat_map(|shape| {
             let owners: Vec<usize> = shape
                 .iter()

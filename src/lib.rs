@@ -6,6 +6,7 @@
 //! holds the observation against the [`history`] and the claims. [`trial`] runs that once.
 
 pub mod agent;
+pub mod bench;
 pub mod cli;
 pub mod cut;
 pub mod disk;

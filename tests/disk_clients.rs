@@ -1,12 +1,15 @@
-//! The disk against real NBD clients: QEMU's, libnbd's, fio's. Each is needed; a missing one fails
-//! its test with the command that installs it.
+//! The disk against real NBD clients: QEMU's, libnbd's, fio's. Each is needed: a missing one
+//! is installed, or the test fails with how to.
 
 use plugpull::disk::{CrashModel, DiskConfig, DiskLog, DiskServer, Image, Timing, crash_state};
-use plugpull::trace::{Command as DiskCommand, Recorder, TraceEnd, TraceHeader, lab_now};
+use plugpull::guest::Watch;
+use plugpull::guest::host::{FOR_CLIENTS, ensure_programs};
+use plugpull::trace::{Command as DiskCommand, Recorder, TraceEnd, TraceHeader};
 use plugpull::units::RunId;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -26,12 +29,7 @@ impl Lab {
 
     fn on(base: Image, timing: Timing) -> Lab {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let header = TraceHeader {
-            run: RunId([1; 16]),
-            disk_bytes: base.disk_bytes(),
-            realtime_ns: 0,
-            monotonic: lab_now(),
-        };
+        let header = TraceHeader::now(RunId([1; 16]), base.disk_bytes());
         let recorder = Recorder::create(&folder.path().join("trace"), &header).expect("a trace");
         let socket = folder.path().join("disk.sock");
         let config = DiskConfig { socket, base: Some(base), timing };
@@ -61,7 +59,7 @@ impl Lab {
     fn fio_verify(&self, options: &[&str]) {
         let uri = format!("--uri={}", self.uri());
         let common = ["--name=verify", "--ioengine=nbd", &uri, "--rw=randwrite"];
-        let verify = ["--verify=crc32c", "--do_verify=1"];
+        let verify = ["--verify=crc32c", "--do_verify=1", "--verify_state_save=0"];
         succeed("fio", &[&common, options, &verify[..]].concat());
     }
 
@@ -76,19 +74,15 @@ impl Lab {
     }
 }
 
-/// Runs a client, or fails with how to install it.
+/// Runs a client; all of them are installed before the first is needed, or the test fails.
 fn run(program: &str, arguments: &[&str]) -> Output {
-    let package = match program {
-        "qemu-io" => "qemu-utils",
-        "nbdinfo" | "nbdcopy" => "libnbd-bin",
-        other => other,
-    };
+    static CLIENTS: OnceLock<()> = OnceLock::new();
+    CLIENTS.get_or_init(|| {
+        ensure_programs(&FOR_CLIENTS, &Watch::silent()).unwrap_or_else(|error| panic!("{error}"));
+    });
     // A client that hangs must not hang the tests.
     let output = Command::new("timeout").arg("120").arg(program).args(arguments).output();
-    output
-        .ok()
-        .filter(|output| output.status.code() != Some(127))
-        .unwrap_or_else(|| panic!("{program} is missing: apt-get install -y {package}"))
+    output.unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
 }
 
 /// Runs a client, which must succeed; returns what it says.

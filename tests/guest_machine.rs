@@ -9,6 +9,7 @@ use plugpull::guest::{
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,17 +23,20 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A lab whose notes are kept.
+/// A lab, and the stages and notes that it tells.
 fn lab() -> (Lab, Arc<Mutex<Vec<String>>>) {
-    let notes: Arc<Mutex<Vec<String>>> = Arc::default();
-    let kept = notes.clone();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = told.clone();
     let listen = move |progress| match progress {
-        Progress::Note(text) => kept.lock().expect("no panic").push(text),
-        other => eprintln!("{other:?}"),
+        Progress::Stage(text) | Progress::Note(text) => {
+            eprintln!("{text}");
+            kept.lock().expect("no panic").push(text);
+        }
+        Progress::Part { .. } => {}
     };
     let (watch, agent) = (Watch::new(listen, Arc::default()), env!("CARGO_BIN_EXE_plugpull"));
     let lab = Lab::prepare_with_agent(GuestConfig::default(), Path::new(agent), &watch);
-    (lab.expect("a lab"), notes)
+    (lab.expect("a lab"), told)
 }
 
 fn guest() -> Guest {
@@ -46,12 +50,12 @@ fn shell(guest: &mut Guest, script: &str) -> String {
 #[test]
 fn guest_restored_from_its_saved_state_is_whole_and_runs_the_image_s_tools() {
     let _alone = alone();
-    let (lab, notes) = lab();
+    let (lab, told) = lab();
     let mut guest = lab.start(Start::Saved, None).expect("a guest");
     eprintln!("ready after {:?}; saved guest: {:?}", guest.ready_after, lab.saved_meta());
 
     assert_eq!(Some(guest.hello.kernel.clone()), lab.image().fact("kernel_release"));
-    assert_eq!(guest.hello.warnings, [""; 0], "{notes:?}");
+    assert_eq!(guest.hello.warnings, [""; 0], "{told:?}");
     let first = guest.control.clock().expect("a clock");
     assert!(guest.control.clock().expect("a clock") > first);
     let version = guest.control.run(&["zpool", "version"], LIMIT).expect("zpool").stdout;
@@ -76,20 +80,62 @@ fn guest_clones_have_the_time_and_random_numbers_of_their_own() {
 }
 
 #[test]
-fn guest_whose_saved_state_does_not_fit_is_saved_again_and_that_is_said() {
+fn guest_whose_saved_state_does_not_fit_is_saved_again_once_though_two_want_it() {
     let _alone = alone();
-    let (lab, notes) = lab();
+    let (lab, told) = lab();
     drop(lab.start(Start::Saved, None).expect("a guest"));
     let state = lab.saved_place().join("state");
     let bytes = std::fs::metadata(&state).expect("saved").len();
     let file = std::fs::File::create(&state).expect("overwritten");
     file.set_len(bytes).expect("as long as before");
 
-    let mut guest = lab.start(Start::Saved, None).expect("a guest all the same");
-    guest.control.clock().expect("it answers");
-    let notes = notes.lock().expect("no panic");
-    let said = notes.iter().any(|note| note.contains("is made again"));
-    assert!(said, "{notes:?}");
+    told.lock().expect("no panic").clear();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut guest = lab.start(Start::Saved, None).expect("a guest all the same");
+                guest.control.clock().expect("it answers");
+            });
+        }
+    });
+    let told = told.lock().expect("no panic");
+    let count = |words: &str| told.iter().filter(|text| text.contains(words)).count();
+    assert!(count("is made again") >= 1, "{told:?}");
+    assert_eq!(count("booting the guest once"), 1, "{told:?}");
+}
+
+#[test]
+fn guest_start_that_the_user_interrupts_ends_soon_and_leaves_nothing() {
+    let _alone = alone();
+    let (cancel, agent) = (Arc::new(AtomicBool::new(false)), env!("CARGO_BIN_EXE_plugpull"));
+    let watch = Watch::new(|_| {}, cancel.clone());
+    let lab = Lab::prepare_with_agent(GuestConfig::default(), Path::new(agent), &watch);
+    let (lab, folder) = (lab.expect("a lab"), tempfile::tempdir().expect("a folder"));
+    let console = folder.path().join("console");
+    let waits = || lab.start(Start::Fresh, Some(&console)).map(drop);
+    let result = std::thread::scope(|scope| {
+        let start = scope.spawn(waits);
+        while !console.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        cancel.store(true, Ordering::Relaxed);
+        let asked = Instant::now();
+        let result = start.join().expect("no panic");
+        assert!(asked.elapsed() < LIMIT);
+        result
+    });
+    assert!(matches!(result, Err(GuestError::Cancelled)), "{result:?}");
+}
+
+#[test]
+fn guest_whose_console_has_no_place_is_an_error_and_keeps_its_saved_state() {
+    let _alone = alone();
+    let (lab, _) = lab();
+    drop(lab.start(Start::Saved, None).expect("a guest"));
+    let error = lab.start(Start::Saved, Some(Path::new("/nonexistent/console"))).map(drop);
+    let error = error.expect_err("no such folder").to_string();
+    assert!(error.contains("/nonexistent/console"), "{error}");
+    assert!(lab.saved_meta().is_some());
 }
 
 #[test]

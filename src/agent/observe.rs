@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 /// Bytes of one read; a failed one is repeated record by record.
 const READ_BYTES: usize = 1 << 20;
 
-const _: () = assert!(READ_BYTES % RECORD_BYTES == 0);
+const _: () = assert!(READ_BYTES.is_multiple_of(RECORD_BYTES));
 
 /// Why the files could not be read back.
 #[derive(Debug, thiserror::Error)]

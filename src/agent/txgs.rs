@@ -269,6 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn the_kstat_of_openzfs_2_3_9_reads_as_it_was_printed() {
+        let printed = "\
+txg      birth            state ndirty       nread        nwritten     reads    writes   otime        qtime        wtime        stime       
+6        85489162089      C     688128       0            76800        0        56       1291843207   39835        134131       820717528   
+38       195323767680     C     0            0            0            0        0        1216010      8596         66565        740068      
+39       195324983690     C     0            0            0            0        0        861646       7855         64470        226064      
+40       195325845336     O     0            0            0            0        0        0            0            0            0           
+";
+        let rows = parse(printed, Some(Txg(5))).expect("rows");
+        assert_eq!(rows.iter().map(|row| row.txg.0).collect::<Vec<_>>(), [6, 38, 39, 40]);
+        let first = (rows[0].birth.0, rows[0].dirty_bytes, rows[0].open_ns, rows[0].sync_ns);
+        assert_eq!(first, (85_489_162_089, 688_128, 1_291_843_207, 820_717_528));
+        // A group is born when the one before it stops taking transactions.
+        assert_eq!(rows[2].birth.0 + rows[2].open_ns, rows[3].birth.0);
+        assert_eq!(seen(&parse(printed, None).expect("rows"))[0], (39, TxgState::Committed));
+    }
+
+    #[test]
     fn the_first_look_tells_the_last_committed_and_all_that_are_not() {
         let rows = Changes::default().look(&text(&ROWS)).expect("rows");
         let expected = [(42, TxgState::Committed), (43, TxgState::Syncing), (44, TxgState::Open)];

@@ -59,7 +59,7 @@ fn credit(bytes: &[u8]) -> std::io::Result<()> {
 
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 || digits.len() > 2 * ENTROPY_BYTES_MAX {
+    if !digits.len().is_multiple_of(2) || digits.len() > 2 * ENTROPY_BYTES_MAX {
         return Err(format!(
             "entropy of {} hexadecimal digits; an even number up to {} is wanted",
             digits.len(),

@@ -27,8 +27,27 @@ pub enum Command {
     Trial(TrialArgs),
     /// Judge a finished run again from its folder alone
     Judge(JudgeArgs),
+    /// Measure the tool itself against the tools that people trust
+    Bench(BenchArgs),
     /// List the scenarios that come with the tool
     Scenarios,
+}
+
+/// A bench's words.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum BenchWhat {
+    /// The workload's forced writes a second against fio's, in one guest, in turn
+    Workload,
+    /// The disk's throughput against qemu-nbd's, with fio, and its memory for each write
+    Disk,
 }
 
 /// A judgement's words.

@@ -1,6 +1,7 @@
 //! The command line: what was typed, and what it means.
 
 mod args;
+mod bench;
 mod progress;
 mod trial;
 
@@ -15,6 +16,7 @@ const FAILED: u8 = 2;
 pub fn run() -> ExitCode {
     let result = match Args::parse().command {
         Command::Trial(args) => trial::run(args),
+        Command::Bench(args) => bench::run(args.what),
         Command::Judge(args) => trial::judge(args),
         Command::Scenarios => {
             trial::list_scenarios();

@@ -1,6 +1,8 @@
 //! Progress on standard error: a line that moves on a terminal, plain lines elsewhere.
 
+use crate::guest::GuestError;
 use crate::guest::progress::{Progress, Watch};
+use crate::stack::build::StackError;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
@@ -10,6 +12,33 @@ use std::time::{Duration, Instant};
 /// Without a terminal a stage's progress is a line this often.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(120);
+
+/// What a shell says of a process that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// Set by the first Ctrl-C or SIGTERM. A second one ends the tool at once; what it then leaves is
+/// swept at its next start.
+pub fn cancel_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, cancel.clone())?;
+        signal_hook::flag::register(signal, cancel.clone())?;
+    }
+    Ok(cancel)
+}
+
+/// The exit code of work that the user stopped; any other error goes on.
+pub fn interrupted_or(error: anyhow::Error) -> anyhow::Result<u8> {
+    let stopped = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(GuestError::Cancelled))
+            || matches!(cause.downcast_ref(), Some(StackError::Guest(GuestError::Cancelled)))
+    };
+    if error.chain().any(stopped) {
+        eprintln!("plugpull: interrupted; nothing was left running");
+        return Ok(INTERRUPTED);
+    }
+    Err(error)
+}
 
 /// A watch that shows everything on standard error.
 pub fn watch(cancel: Arc<AtomicBool>) -> Watch {

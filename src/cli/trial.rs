@@ -2,7 +2,6 @@
 
 use super::args::{CutArg, JudgeArgs, TrialArgs};
 use super::progress;
-use crate::guest::GuestError;
 use crate::stack::settings;
 use crate::trial::folder::RunDir;
 use crate::trial::options::TrialOptions;
@@ -10,33 +9,19 @@ use crate::trial::report::TrialReport;
 use crate::trial::{render, run};
 use anyhow::Result;
 use rand::RngExt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-/// What a shell says of a process that SIGINT ended.
-const INTERRUPTED: u8 = 130;
 /// Seeds that are drawn stay short enough to be typed.
 const SEED_MAX: u64 = 1_000_000;
 
 /// Runs a trial and prints it. Returns the exit code.
 pub fn run(args: TrialArgs) -> Result<u8> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    // A second Ctrl-C ends the tool at once; what it then leaves is swept at its next start.
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, cancel.clone())?;
-        signal_hook::flag::register(signal, cancel.clone())?;
-    }
     let json = args.json;
     let options = options(args);
-    let watch = progress::watch(cancel.clone());
+    let watch = progress::watch(progress::cancel_on_signals()?);
     watch.note(format!("seed {}", options.seed));
     let trial = match run::run(&options, &watch) {
         Ok(trial) => trial,
-        Err(error) if matches!(error.downcast_ref(), Some(GuestError::Cancelled)) => {
-            eprintln!("plugpull: interrupted; nothing was left running");
-            return Ok(INTERRUPTED);
-        }
-        Err(error) => return Err(error),
+        Err(error) => return progress::interrupted_or(error),
     };
     print(&trial.report, &trial.folder, json)
 }

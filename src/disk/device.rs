@@ -129,10 +129,10 @@ impl Device {
             Command::Trim | Command::WriteZeroes => live.extents.clear(sector, sectors),
             Command::Read | Command::Flush => {}
         }
-        if let Some(txg) = txg {
-            if live.commits.wrote(arrived.no, txg) {
-                self.tell(DiskEvent::Commit { txg, at: arrived.at });
-            }
+        if let Some(txg) = txg
+            && live.commits.wrote(arrived.no, txg)
+        {
+            self.tell(DiskEvent::Commit { txg, at: arrived.at });
         }
         let due = (!self.timing.is_none())
             .then(|| live.channels.due(&self.timing, arrived.at, command, fua, length))

@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// A larger disk needs sector numbers of more than 32 bits.
 pub const DISK_BYTES_MAX: u64 = 2 << 40;
 
+/// A trace starts no later: behind this there is room for one of the largest size, in positions of
+/// 47 bits.
+const START_MAX: u64 = 1 << 46;
+
 /// Why a disk cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -37,6 +41,12 @@ pub enum ImageError {
         length: u64,
         /// Size of the disk.
         disk_bytes: u64,
+    },
+    /// The traces below are too large for one more behind them.
+    #[error("the traces below this state have {bytes} bytes, too many to continue it")]
+    TooDeep {
+        /// Bytes of all of them.
+        bytes: u64,
     },
     /// A trace that holds the data cannot be read.
     #[error("cannot read byte {position} of the trace {}: {source}", path.display())]
@@ -70,7 +80,10 @@ pub struct Image {
 impl Image {
     /// A disk that reads as zeros.
     pub fn blank(disk_bytes: u64) -> Result<Image, ImageError> {
-        if disk_bytes == 0 || disk_bytes % SECTOR_BYTES as u64 != 0 || disk_bytes > DISK_BYTES_MAX {
+        if disk_bytes == 0
+            || !disk_bytes.is_multiple_of(SECTOR_BYTES as u64)
+            || disk_bytes > DISK_BYTES_MAX
+        {
             return Err(ImageError::Size { bytes: disk_bytes });
         }
         Ok(Image { disk_bytes, sources: Vec::new(), next_start: 0, extents: ExtentMap::new() })
@@ -81,13 +94,16 @@ impl Image {
         let source = |source| ImageError::Source { path: path.to_owned(), position: 0, source };
         let file = File::open(path).map_err(source)?;
         let bytes = file.metadata().map_err(source)?.len();
+        let next_start = self.next_start.saturating_add(bytes);
+        if next_start > START_MAX {
+            return Err(ImageError::TooDeep { bytes: next_start });
+        }
         let mut sources = self.sources.clone();
         sources.push(Source {
             path: path.to_owned(),
             file: Arc::new(file),
             start: self.next_start,
         });
-        let next_start = self.next_start + bytes;
         Ok(Image { disk_bytes: self.disk_bytes, sources, next_start, extents })
     }
 
@@ -111,7 +127,10 @@ impl Image {
         let sector_bytes = SECTOR_BYTES as u64;
         let length = out.len() as u64;
         let end = offset.checked_add(length).filter(|end| *end <= self.disk_bytes);
-        if end.is_none() || offset % sector_bytes != 0 || length % sector_bytes != 0 {
+        if end.is_none()
+            || !offset.is_multiple_of(sector_bytes)
+            || !length.is_multiple_of(sector_bytes)
+        {
             return Err(ImageError::Range { offset, length, disk_bytes: self.disk_bytes });
         }
         let mut rest = out;

@@ -285,8 +285,8 @@ impl Building {
         let end = request.offset.checked_add(u64::from(request.length));
         let sector = SECTOR_BYTES as u64;
         if end.is_none_or(|end| end > self.log.header.disk_bytes)
-            || request.offset % sector != 0
-            || u64::from(request.length) % sector != 0
+            || !request.offset.is_multiple_of(sector)
+            || !u64::from(request.length).is_multiple_of(sector)
         {
             return Err("its range is not one of whole sectors of the disk");
         }

@@ -5,6 +5,7 @@
 //! it is answered; the store shows its data; the recorder logs the reply, and only then it is sent.
 //! What always holds: data live in the trace and nowhere else, and a fault never alters them.
 
+pub mod bench;
 mod commit_times;
 mod commits;
 mod connection;

@@ -96,6 +96,7 @@ fn accelerator(accel: Accel) -> &'static str {
     }
 }
 
+/// Under emulation the plainer models start and write no faster than `max`, and hash slower.
 fn cpu(accel: Accel) -> &'static str {
     match accel {
         Accel::Kvm => "host",

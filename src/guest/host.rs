@@ -10,9 +10,20 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Program and package. QEMU's package is asked for alone: together with another release's
-/// qemu-utils it cannot be installed, and nothing in here needs qemu-img.
-const NEEDED: [(&str, &str); 1] = [(QEMU, "qemu-system-x86")];
+/// A program and the Debian package that has it.
+pub type Program = (&'static str, &'static str);
+
+/// What a trial needs. Nothing in here needs qemu-img.
+pub const FOR_GUESTS: [Program; 1] = [(QEMU, "qemu-system-x86")];
+/// What the disk is held against. QEMU's package comes first: together with another release's
+/// qemu-utils it cannot be installed; asked for alone it replaces it, and then its own fits.
+pub const FOR_CLIENTS: [Program; 5] = [
+    (QEMU, "qemu-system-x86"),
+    ("qemu-io", "qemu-utils"),
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdcopy", "libnbd-bin"),
+    ("fio", "fio"),
+];
 
 /// Another apt may be at work; waiting for it is better than failing.
 const APT: [&str; 5] =
@@ -20,26 +31,37 @@ const APT: [&str; 5] =
 /// Lines of apt's output that an error shows.
 const TAIL_LINES: usize = 15;
 
-/// Installs what is missing, as root; otherwise says what to type.
-pub fn ensure_programs(watch: &Watch) -> Result<(), GuestError> {
-    let missing = missing(is_installed);
-    if missing.is_empty() {
+/// Installs what is missing, as root, one package after the other; otherwise says what to type.
+pub fn ensure_programs(needed: &[Program], watch: &Watch) -> Result<(), GuestError> {
+    if missing(needed, is_installed).is_empty() {
         return Ok(());
     }
     if !Uid::effective().is_root() || !is_installed("apt-get") {
-        return Err(GuestError::PackagesMissing { line: line_to_type(&missing) });
+        let line = line_to_type(&missing(needed, is_installed));
+        return Err(GuestError::PackagesMissing { line });
     }
-    watch.stage(format!("installing {} on this host", missing.join(" ")));
+    watch.stage("updating this host's package lists");
     apt(&["update"], watch)?;
-    apt(&[&["install"], &missing[..]].concat(), watch)
+    // Looked up anew each time: a package may replace one that was there.
+    while let Some(package) = missing(needed, is_installed).first() {
+        watch.stage(format!("installing {package} on this host"));
+        apt(&["install", package], watch)?;
+        if missing(needed, is_installed).first() == Some(package) {
+            return Err(GuestError::PackagesMissing { line: line_to_type(&[package]) });
+        }
+    }
+    Ok(())
 }
 
-fn missing(is_installed: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    NEEDED
+/// The packages of the programs that are not there, each once.
+fn missing(needed: &[Program], is_installed: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = needed
         .iter()
         .filter(|(program, _)| !is_installed(program))
         .map(|(_, package)| *package)
-        .collect()
+        .collect();
+    packages.dedup();
+    packages
 }
 
 fn line_to_type(packages: &[&str]) -> String {
@@ -103,12 +125,14 @@ mod tests {
 
     #[test]
     fn a_missing_emulator_is_asked_for_alone_in_one_line_to_copy() {
-        let packages = missing(|_| false);
+        let packages = missing(&FOR_GUESTS, |_| false);
         assert_eq!(
             line_to_type(&packages),
             "sudo apt-get install --no-install-recommends qemu-system-x86"
         );
-        assert!(missing(|_| true).is_empty());
+        assert!(missing(&FOR_GUESTS, |_| true).is_empty());
+        let clients = missing(&FOR_CLIENTS, |program| program == QEMU);
+        assert_eq!(clients, ["qemu-utils", "libnbd-bin", "fio"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::guest::acceleration::choose;
 use crate::guest::cache::{cache_folder, digest_of_file};
 use crate::guest::config::{Accel, GuestConfig};
 use crate::guest::error::GuestError;
-use crate::guest::host::{ensure_programs, qemu_version};
+use crate::guest::host::{FOR_GUESTS, ensure_programs, qemu_version};
 use crate::guest::image::Image;
 use crate::guest::progress::Watch;
 use crate::guest::recipe::{BOOT_LIMIT, Recipe};
@@ -50,7 +50,7 @@ impl Lab {
     ) -> Result<Lab, GuestError> {
         sweep()?;
         let cache = cache_folder()?;
-        ensure_programs(watch)?;
+        ensure_programs(&FOR_GUESTS, watch)?;
         let image = Image::ensure(config.suite, &cache, watch)?;
         let mut recipe = Recipe {
             accel: Accel::Tcg,

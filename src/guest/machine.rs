@@ -47,6 +47,8 @@ impl Machine {
         watch.check()?;
         let stderr = folder.path().join("stderr");
         let errors = File::create(&stderr).map_err(GuestError::file("make", &stderr))?;
+        // QEMU would make it too; what is wrong with its place is said better here.
+        File::create(launch.console).map_err(GuestError::file("make", launch.console))?;
         let mut command = Command::new(QEMU);
         command.args(arguments(launch)).stdout(Stdio::null()).stderr(errors);
         command.stdin(saved.map_or_else(Stdio::null, Stdio::from));

@@ -11,11 +11,14 @@ use crate::guest::running::Guest;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 /// So many are kept, some 200 MB each; the one that was not used for longest goes first.
 const KEPT_MAX: usize = 4;
+/// Finding one, making it and making it again take three; more are other tools in our way.
+const TRIES: u32 = 6;
 /// QEMU has this long to write one.
 const SAVE_LIMIT: Duration = Duration::from_secs(300);
 const STATE_FILE: &str = "state";
@@ -65,20 +68,25 @@ impl SavedGuests {
         watch: &Watch,
     ) -> Result<Guest, GuestError> {
         let key = recipe.key();
-        if let Some(state) = self.open(&key)? {
+        let mut failed = None;
+        for _ in 0..TRIES {
+            let Some(state) = self.open(&key)? else {
+                self.make(&key, recipe, watch)?;
+                continue;
+            };
+            let which = identity(&state);
             match recipe.restore(state, console, watch) {
                 Ok(guest) => return Ok(guest),
-                Err(GuestError::Cancelled) => return Err(GuestError::Cancelled),
+                Err(why) if failed.is_some() || is_not_its_fault(&why) => return Err(why),
                 Err(why) => {
                     watch.note(format!("the saved guest cannot be used and is made again: {why}"));
-                    self.remove(&key, watch)?;
+                    self.remove(&key, which, watch)?;
+                    failed = Some(why);
                 }
             }
         }
-        self.make(&key, recipe, watch)?;
-        let missing = || GuestError::file("open", &self.folder_of(&key))(not_found());
-        let state = self.open(&key)?.ok_or_else(missing)?;
-        recipe.restore(state, console, watch)
+        let vanished = || GuestError::file("keep", &self.folder_of(&key))(not_found());
+        Err(failed.unwrap_or_else(vanished))
     }
 
     /// Where the recipe's saved guest is, or will be.
@@ -112,9 +120,14 @@ impl SavedGuests {
         Ok(Some(state))
     }
 
-    fn remove(&self, key: &str, watch: &Watch) -> Result<(), GuestError> {
+    /// Removes a saved guest, unless another tool has made a new one in the meantime.
+    fn remove(&self, key: &str, which: Identity, watch: &Watch) -> Result<(), GuestError> {
         let _lock = self.lock(watch)?;
         let folder = self.folder_of(key);
+        let now = File::open(folder.join(STATE_FILE)).map(|state| identity(&state));
+        if !now.is_ok_and(|now| now == which) {
+            return Ok(());
+        }
         fs::remove_dir_all(&folder).map_err(GuestError::file("remove", &folder))
     }
 
@@ -214,6 +227,18 @@ fn read_meta(folder: &Path) -> Option<Meta> {
     serde_json::from_str(&text).ok().filter(|meta: &Meta| meta.format == 1)
 }
 
+/// Whether a start failed for a reason that a new saved guest would not change.
+fn is_not_its_fault(why: &GuestError) -> bool {
+    matches!(why, GuestError::Cancelled | GuestError::File { .. } | GuestError::Foreign(_))
+}
+
+/// Tells one state from its successor under the same name.
+type Identity = Option<(u64, u64)>;
+
+fn identity(state: &File) -> Identity {
+    state.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
 fn not_found() -> std::io::Error {
     std::io::ErrorKind::NotFound.into()
 }
@@ -264,6 +289,21 @@ mod tests {
         let kept: Vec<u64> =
             (0..6).filter(|n| saved.folder_of(&format!("guest{n}")).exists()).collect();
         assert_eq!(kept, [0, 1, 2, 5]);
+    }
+
+    #[test]
+    fn only_the_state_that_did_not_fit_is_removed_and_not_its_successor() {
+        let cache = tempfile::tempdir().expect("a folder");
+        let saved = SavedGuests::new(cache.path()).expect("made");
+        put(&saved, "guest", b"1234", 0);
+        let first = saved.open("guest").expect("looked").expect("there");
+        let place = saved.folder_of("guest");
+        fs::rename(&place, cache.path().join("old")).expect("out of the way");
+        put(&saved, "guest", b"5678", 0);
+        saved.remove("guest", identity(&first), &Watch::silent()).expect("looked");
+        let second = saved.open("guest").expect("looked").expect("still there");
+        saved.remove("guest", identity(&second), &Watch::silent()).expect("removed");
+        assert!(!place.exists());
     }
 
     #[test]

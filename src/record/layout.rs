@@ -189,9 +189,6 @@ pub fn body_part(sector: usize) -> (Range<usize>, Range<usize>) {
 }
 
 /// Copies a body into a record's place, sector by sector.
-///
-/// The pieces are small on purpose: for long copies the C library takes `rep movsb`, which is many
-/// times slower than its vector loop under software emulation.
 pub fn put_body(record: &mut RecordBytes, body: &Body) {
     for sector in 0..SECTORS {
         let (there, here) = body_part(sector);

@@ -144,14 +144,14 @@ impl Encoder {
 
     /// Lengthens the run of this kind by one, or starts it.
     fn count(&mut self, kind: u8, errno: i32) {
-        if let Some((running, its_errno, at)) = self.run {
-            if (running, its_errno) == (kind, errno) {
-                let mut count = [0; 4];
-                count.copy_from_slice(&self.bytes[at..at + 4]);
-                let count = u32::from_le_bytes(count) + 1;
-                self.bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());
-                return;
-            }
+        if let Some((running, its_errno, at)) = self.run
+            && (running, its_errno) == (kind, errno)
+        {
+            let mut count = [0; 4];
+            count.copy_from_slice(&self.bytes[at..at + 4]);
+            let count = u32::from_le_bytes(count) + 1;
+            self.bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());
+            return;
         }
         self.bytes.push(kind);
         self.run = Some((kind, errno, self.bytes.len()));

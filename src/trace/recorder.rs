@@ -7,12 +7,12 @@
 use super::entry::{ClockSample, Entry, EntryNo, Request, RequestNo};
 use super::header::TraceHeader;
 use super::tail::{Tail, read_file};
-use crate::units::LabNs;
+use crate::units::{LabNs, RunId};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Entries wait in memory at most this long, unless many of them push each other out earlier.
 const FLUSH_DELAY: Duration = Duration::from_millis(50);
@@ -74,6 +74,15 @@ pub fn lab_now() -> LabNs {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .unwrap_or_else(|_| nix::sys::time::TimeSpec::new(0, 0));
     LabNs((now.tv_sec() as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec() as u64))
+}
+
+impl TraceHeader {
+    /// The header of a trace that begins now.
+    pub fn now(run: RunId, disk_bytes: u64) -> TraceHeader {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let realtime_ns = since_1970.map_or(0, |since| since.as_nanos() as u64);
+        TraceHeader { run, disk_bytes, realtime_ns, monotonic: lab_now() }
+    }
 }
 
 /// The one writer of a trace. Clones write to the same file.
@@ -282,13 +291,12 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for Recorder {
     fn drop(&mut self) {
-        // Nobody is left who could be told; a reader sees a trace that is cut short.
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.failed.is_none() {
-            let _ = state.tail.flush();
-        }
+        // Not left to the last owner, which may be the thread below: whoever drops its recorder and
+        // then opens the file finds all in it. A failure is kept in the state and seen as a trace
+        // that is cut short.
+        let _ = self.0.flush(&mut self.lock());
     }
 }
 

@@ -214,12 +214,14 @@ impl Meter {
 }
 
 /// Reads the messages port into the trace until QEMU ends.
-struct Collector {
+#[derive(Debug)]
+pub struct Collector {
     thread: JoinHandle<Result<()>>,
 }
 
 impl Collector {
-    fn start(mut port: UnixStream, recorder: Recorder) -> Result<Collector> {
+    /// Starts reading.
+    pub fn start(mut port: UnixStream, recorder: Recorder) -> Result<Collector> {
         port.set_nonblocking(false)?;
         let work = move || -> Result<()> {
             let (mut frames, mut buffer) = (Frames::default(), vec![0; 256 << 10]);
@@ -242,7 +244,7 @@ impl Collector {
     }
 
     /// Waits until everything that QEMU had taken is in the trace.
-    fn finish(self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
         let deadline = Instant::now() + DRAIN;
         while !self.thread.is_finished() {
             if Instant::now() > deadline {

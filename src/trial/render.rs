@@ -7,6 +7,8 @@ use crate::verify::txgs::{ClosedBy, TxgStory};
 use crate::verify::window::Seconds;
 use std::fmt::Write;
 
+// Writing to a String cannot fail; the results are dropped throughout this module.
+
 /// A window for people: three decimals, one number if the ends agree in them.
 pub fn interval(seconds: &Seconds) -> String {
     let (lo, hi) = (format!("{:.3}", seconds.lo), format!("{:.3}", seconds.hi));
@@ -20,50 +22,65 @@ fn bytes(n: u64) -> String {
     }
 }
 
+/// Columns that the summary fills at most.
+const WIDTH: usize = 100;
+
+/// A paragraph, its further lines indented.
+fn put(out: &mut String, text: &str, first: &str, further: &str) {
+    let options = textwrap::Options::new(WIDTH).initial_indent(first).subsequent_indent(further);
+    out.push_str(&textwrap::fill(text, options));
+    out.push('\n');
+}
+
 /// The summary: what held, what did not, what was lost. Fits a screen.
 pub fn summary(report: &TrialReport, folder: &str) -> String {
     let mut out = String::new();
     head(&mut out, report);
     for claim in &report.claims {
-        let first = claim.because.first().map(String::as_str).unwrap_or_default();
-        // Writing to a String cannot fail; the results are dropped throughout this module.
-        let _ = writeln!(out, "  {:14} {:26} {first}", claim.verdict, claim.title());
+        let why = claim.because.first().map(String::as_str).unwrap_or_default();
+        let first = format!("  {:14} {:24} ", claim.verdict, claim.title());
+        put(&mut out, why, &first, &" ".repeat(first.len()));
     }
     out.push('\n');
     for (name, fate) in &report.datasets {
-        let _ = writeln!(out, "  {}", dataset_line(name, fate));
+        put(&mut out, &dataset_line(name, fate), "  ", "    ");
     }
     if let Some(parts) = &report.pool.first_lost {
-        let _ = writeln!(out, "  {}", parts_line(parts, report.guest_cpu_slowdown));
+        put(&mut out, &parts_line(parts, report.guest_cpu_slowdown), "  ", "    ");
     }
-    for line in txg_lines(report) {
-        let _ = writeln!(out, "  {line}");
+    put(&mut out, &txg_line(report), "  ", "    ");
+    for hint in &report.hints {
+        put(&mut out, hint, "  ", "    ");
     }
-    for note in &report.notes {
-        let _ = writeln!(out, "  note: {note}");
-    }
-    let _ = writeln!(out, "\n  {}", verdict_line(report));
-    let _ = writeln!(out, "  {folder}");
+    let total: f64 = report.stages.iter().map(|(_, seconds)| seconds).sum();
+    let took = format!("took {total:.1} s, {:.1} s of it load", report.cut.after_load_s);
+    put(&mut out, &took, "  ", "    ");
+    out.push('\n');
+    put(&mut out, &verdict_line(report), "  ", "    ");
+    // A path is never wrapped: it is there to be copied.
+    out.push_str("  ");
+    out.push_str(folder);
+    out.push('\n');
     out
 }
 
 fn head(out: &mut String, report: &TrialReport) {
     let versions = &report.versions;
-    let _ =
-        writeln!(out, "{}, seed {}: {}", report.scenario.name, report.seed, report.scenario.tries);
-    let _ = writeln!(
-        out,
-        "  {}, kernel {}, QEMU {} ({}), {} MiB, cut after {:.3} s of load ({})",
+    let what = format!("{}, seed {}: {}", report.scenario.name, report.seed, report.scenario.tries);
+    put(out, &what, "", "  ");
+    let on = format!(
+        "{}, kernel {}, QEMU {}, {} MiB; cut after {:.3} s of load {}",
         versions.zfs,
         versions.kernel,
         versions.qemu,
-        report.acceleration,
         report.scenario.guest.memory_mib,
         report.cut.after_load_s,
         report.cut.how
     );
+    put(out, &on, "  ", "  ");
     let under = report.claims.first().map(|claim| claim.under.as_str()).unwrap_or_default();
-    let _ = writeln!(out, "  {under}\n");
+    put(out, under, "  ", "  ");
+    out.push('\n');
 }
 
 fn dataset_line(name: &str, fate: &DatasetFate) -> String {
@@ -101,7 +118,7 @@ fn parts_line(parts: &WindowParts, slowdown: f64) -> String {
     )
 }
 
-fn txg_lines(report: &TrialReport) -> Vec<String> {
+fn txg_line(report: &TrialReport) -> String {
     let pool = &report.pool;
     let name = |txg: Option<crate::units::Txg>| txg.map_or("?".to_owned(), |txg| txg.to_string());
     let count = |by: ClosedBy| pool.txgs.iter().filter(|txg| txg.closed_by == Some(by)).count();
@@ -112,12 +129,12 @@ fn txg_lines(report: &TrialReport) -> Vec<String> {
         .map(|by| format!("{} by {by}", count(by)))
         .collect();
     let closed = if closed.is_empty() { "none".to_owned() } else { closed.join(", ") };
-    vec![format!(
+    format!(
         "the import used txg {} (durable {}, on the disk {}); txgs of the load closed: {closed}",
         name(pool.used_txg),
         name(pool.durable_txg),
         name(pool.written_txg)
-    )]
+    )
 }
 
 fn verdict_line(report: &TrialReport) -> String {
@@ -187,9 +204,7 @@ fn outcome((outcome, count): (&Outcome, &u64)) -> String {
 
 fn txgs(out: &mut String, report: &TrialReport) {
     let _ = writeln!(out, "\n## Transaction groups of the load\n");
-    for line in txg_lines(report) {
-        let _ = writeln!(out, "{line}.\n");
-    }
+    let _ = writeln!(out, "{}.\n", txg_line(report));
     if let Some(parts) = &report.pool.first_lost {
         let _ = writeln!(out, "{}.\n", parts_line(parts, report.guest_cpu_slowdown));
     }
@@ -249,7 +264,7 @@ fn setting(out: &mut String, report: &TrialReport) {
         cut.how, cut.after_load_s, cut.power_off_s, cut.late_messages
     );
     let _ = writeln!(out, "- clocks known to {:.6} s", report.clock_error_s);
-    for note in &report.notes {
+    for note in report.hints.iter().chain(&report.notes) {
         let _ = writeln!(out, "- {note}");
     }
     let stages: Vec<String> =

@@ -52,6 +52,8 @@ pub struct TrialReport {
     pub disk: DiskReport,
     /// How precisely the guest's clock is known on the lab's, in seconds.
     pub clock_error_s: f64,
+    /// What a reader should make of the numbers.
+    pub hints: Vec<String>,
     /// Things worth knowing, as they came up.
     pub notes: Vec<String>,
     /// Stages with their seconds.

@@ -99,7 +99,7 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
         plan: plan.clone(),
         versions: Versions {
             plugpull: env!("CARGO_PKG_VERSION").to_owned(),
-            qemu: lab.qemu_version().to_owned(),
+            qemu: lab.qemu_version().trim_start_matches("QEMU emulator version ").to_owned(),
             suite: options.suite,
             kernel: live.kernel.clone(),
             zfs: live.zfs.clone(),
@@ -143,7 +143,7 @@ fn timing(spec: &DiskSpec) -> Timing {
 fn load_and_cut(setting: &Setting, folder: &RunDir, watch: &Watch) -> Result<Live> {
     let spec = &setting.scenario.disk;
     let disk_bytes = spec.size_mib << 20;
-    let recorder = create_trace(&folder.trace(), setting.plan.run, disk_bytes)?;
+    let recorder = new_trace(&folder.trace(), setting.plan.run, disk_bytes)?;
     let sockets = RunFolder::new()?;
     let socket = sockets.path().join("disk");
     let blank = Image::blank(disk_bytes)?;
@@ -154,7 +154,8 @@ fn load_and_cut(setting: &Setting, folder: &RunDir, watch: &Watch) -> Result<Liv
     live::run(guest, &disk, setting.scenario, setting.plan, watch)
 }
 
-fn create_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
+/// Makes the file of a trace that starts now.
+pub fn new_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let realtime_ns = since_1970.as_nanos() as u64;
     let header = TraceHeader { run, disk_bytes, realtime_ns, monotonic: lab_now() };
@@ -173,7 +174,7 @@ fn observe(
     let blank = Image::blank(log.header.disk_bytes)?;
     let (model, seed) = (setting.scenario.cut.crash_model, setting.options.seed);
     let state = crash_state(log, &blank, log.cut_entry(), model, seed)?;
-    let recorder = create_trace(&folder.recovery_trace(), setting.plan.run, log.header.disk_bytes)?;
+    let recorder = new_trace(&folder.recovery_trace(), setting.plan.run, log.header.disk_bytes)?;
     let sockets = RunFolder::new()?;
     let socket = sockets.path().join("disk");
     let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };

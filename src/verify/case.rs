@@ -112,14 +112,23 @@ impl Case<'_> {
             let gone = ObservedFile { stream: stream.id, size: None, blocks: Vec::new() };
             let file = self.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
             let said = self.history.streams.get(&stream.id).unwrap_or(&none);
-            let promise = match self.scenario.dataset.get(&stream.dataset).map(|spec| spec.sync) {
-                Some(Sync::Disabled) => Promise::AllButRecent,
-                _ => Promise::Everything,
-            };
+            let promise = self.promise(&stream.dataset);
             let found = survey(self.plan, stream, said, file, promise, self.classify)?;
             Ok((stream.id, found))
         };
         self.plan.streams.iter().map(look).collect()
+    }
+
+    /// What is owed for a dataset's acked operations: what is claimed, and what its sync property
+    /// means.
+    fn promise(&self, dataset: &str) -> Promise {
+        let claimed = self.scenario.claim.iter().any(|claim| {
+            claim.kind == ClaimKind::Durable && claim.dataset.as_deref() == Some(dataset)
+        });
+        match claimed || !self.is_disabled(dataset) {
+            true => Promise::Everything,
+            false => Promise::AllButRecent,
+        }
     }
 
     /// The streams of the datasets that `wanted` picks, with what was said and found.

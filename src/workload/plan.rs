@@ -61,6 +61,8 @@ pub enum Pattern {
 pub enum WriterFault {
     /// It acknowledges before the call that makes the operation durable.
     AckBeforeFsync,
+    /// It completes nothing for a second after each 150th operation.
+    Stall,
 }
 
 impl StreamPlan {

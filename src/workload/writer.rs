@@ -21,9 +21,15 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Messages of the set-up that go in one write.
 const FILL_BATCH: u32 = 256;
+
+/// A planted stall comes after so many operations of the load.
+const STALL_EVERY: u64 = 150;
+/// How long it lasts.
+const STALL: Duration = Duration::from_secs(1);
 
 /// What a stream writes to.
 pub trait Target {
@@ -204,6 +210,16 @@ impl<T: Target> Writer<T> {
                 self.acknowledge(&written)?;
                 self.outbox.flush().map_err(Halt::Port)?;
                 self.sync().map_err(Halt::Call)
+            }
+            // The planted fault: a load with a hole in it.
+            Some(WriterFault::Stall) => {
+                self.sync().map_err(Halt::Call)?;
+                self.acknowledge(&written)?;
+                if self.acked.is_multiple_of(STALL_EVERY) {
+                    self.outbox.flush().map_err(Halt::Port)?;
+                    std::thread::sleep(STALL);
+                }
+                Ok(())
             }
         }
     }

@@ -219,6 +219,18 @@ fn the_seeds_of_subset_and_torn_reach_every_outcome_and_no_other() {
 }
 
 #[test]
+fn torn_4k_tears_at_multiples_of_4_kib_of_the_disk() {
+    let recorded = record(&[write(4, 8)], 1);
+    let model = CrashModel::Torn { unit_sectors: 8 };
+    let seen: BTreeSet<Vec<u8>> =
+        (0..200).map(|seed| shown(&recorded, 1, model, seed)[..16].to_vec()).collect();
+    let half = |kept: bool| vec![u8::from(kept); 4];
+    let disk = |a, b| [half(false), half(a), half(b), half(false)].concat();
+    let all = [(false, false), (false, true), (true, false), (true, true)];
+    assert_eq!(seen, BTreeSet::from(all.map(|(a, b)| disk(a, b))));
+}
+
+#[test]
 fn one_seed_is_one_state_for_ever() {
     // If this fails, states of earlier findings cannot be made again.
     let steps: Vec<Step> = (0..UNITS).map(|unit| write(unit, 1)).collect();

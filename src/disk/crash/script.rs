@@ -42,7 +42,7 @@ pub fn reply(to: usize) -> Step {
 
 /// Scripts in which requests overlap in time and place, some without answers, some failing.
 pub fn any_script(longest: usize) -> impl Strategy<Value = Vec<Step>> {
-    let raw = (0u8..16, any::<bool>(), 0..UNITS, 1u64..9, any::<prop::sample::Index>());
+    let raw = (0u8..16, any::<bool>(), 0..UNITS, 1u64..20, any::<prop::sample::Index>());
     prop::collection::vec(raw, 1..longest).prop_map(|raws| {
         let (mut steps, mut open, mut begun) = (Vec::new(), Vec::new(), false);
         for (kind, fua, unit, units, which) in raws {
@@ -60,7 +60,7 @@ pub fn any_script(longest: usize) -> impl Strategy<Value = Vec<Step>> {
                 _ if open.is_empty() => continue,
                 _ => Step::Reply {
                     to: open.swap_remove(which.index(open.len())),
-                    error: if units == 8 && fua { 5 } else { 0 },
+                    error: if units == 9 && fua { 5 } else { 0 },
                 },
             };
             match step {

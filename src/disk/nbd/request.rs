@@ -123,8 +123,8 @@ impl RequestHead {
         let length = u64::from(self.length);
         let has_payload = matches!(command, Command::Read | Command::Write);
         if length == 0
-            || self.offset % sector != 0
-            || length % sector != 0
+            || !self.offset.is_multiple_of(sector)
+            || !length.is_multiple_of(sector)
             || has_payload && self.length > PAYLOAD_MAX
         {
             return Some(NbdError::Invalid);

@@ -1,0 +1,26 @@
+//! `plugpull bench`.
+
+use super::args::BenchWhat;
+use super::progress;
+use crate::bench::workload;
+use crate::disk::bench as disk;
+use crate::guest::host::{FOR_CLIENTS, ensure_programs};
+use anyhow::Result;
+
+/// Measures and prints. Returns the exit code.
+pub fn run(what: BenchWhat) -> Result<u8> {
+    let watch = progress::watch(progress::cancel_on_signals()?);
+    match what {
+        BenchWhat::Disk => {
+            ensure_programs(&FOR_CLIENTS, &watch)?;
+            println!("{}", disk::compare(&disk::BenchConfig::default())?);
+        }
+        BenchWhat::Workload => {
+            match workload::compare(workload::WorkloadBench::default(), &watch) {
+                Ok(all) => all.iter().for_each(|rates| println!("{rates}")),
+                Err(error) => return progress::interrupted_or(error),
+            }
+        }
+    }
+    Ok(0)
+}

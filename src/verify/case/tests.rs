@@ -139,7 +139,7 @@ fn billing_on_sync_disabled_loses_its_window_and_comes_back_with_customer() {
     let sets = vec!["billing.sync=disabled".to_owned()];
     let judged = Run::new(Spec { sets, ..Spec::steady(4_000) }).judge();
     assert_eq!(verdicts(&judged), [Held, Held, Held, Held, Violated]);
-    let lost = count(&judged, "billing", Outcome::LostInWindow);
+    let lost = count(&judged, "billing", Outcome::LostThoughDurable);
     assert!(lost > 200 && lost == judged.datasets["billing"].window.operations);
     assert!(because(&judged, ClaimKind::PointInTime).contains("all 5 streams"));
 }

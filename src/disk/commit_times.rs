@@ -23,8 +23,13 @@ pub struct Commit {
 pub fn commit_times(log: &DiskLog, model: CrashModel) -> Vec<Commit> {
     let begins = log.mark(LOAD_BEGINS).map(|mark| mark.entry);
     let flushed = flushed_at(log);
+    // What an unsafe disk had made durable before it began to lie.
+    let honest =
+        |index: usize| flushed[index].filter(|(_, by)| begins.is_none_or(|from| *by < from));
     let pushed_out = match model {
-        CrashModel::Unsafe { mib } => pushed_out_at(log, u64::from(mib) << 20),
+        CrashModel::Unsafe { mib } => {
+            pushed_out_at(log, u64::from(mib) << 20, |index| honest(index).is_some())
+        }
         _ => Vec::new(),
     };
     let mut earliest: BTreeMap<Txg, LabNs> = BTreeMap::new();
@@ -36,10 +41,7 @@ pub fn commit_times(log: &DiskLog, model: CrashModel) -> Vec<Commit> {
             CrashModel::DropUnflushed | CrashModel::Subset | CrashModel::Torn { .. } => {
                 flushed[index].map(|(at, _)| at)
             }
-            CrashModel::Unsafe { .. } => {
-                let honest = flushed[index].filter(|(_, by)| begins.is_none_or(|from| *by < from));
-                honest.map(|(at, _)| at).or(pushed_out[index])
-            }
+            CrashModel::Unsafe { .. } => honest(index).map(|(at, _)| at).or(pushed_out[index]),
         };
         let Some(durable) = durable else { continue };
         let known = earliest.entry(sighting.txg).or_insert(durable);
@@ -85,10 +87,14 @@ fn flushed_at(log: &DiskLog) -> Vec<Option<(LabNs, EntryNo)>> {
 }
 
 /// For each request when so many bytes had been written from it on that the cache could not hold
-/// it any more.
-fn pushed_out_at(log: &DiskLog, cache_bytes: u64) -> Vec<Option<LabNs>> {
+/// it any more. What is `safe` already is not in the cache.
+fn pushed_out_at(
+    log: &DiskLog,
+    cache_bytes: u64,
+    safe: impl Fn(usize) -> bool,
+) -> Vec<Option<LabNs>> {
     let size = |index: usize| match log.requests[index].command() {
-        Command::Write => log.requests[index].bytes(),
+        Command::Write if !safe(index) => log.requests[index].bytes(),
         _ => 0,
     };
     let (mut at, mut held) = (0, 0);
@@ -104,3 +110,6 @@ fn pushed_out_at(log: &DiskLog, cache_bytes: u64) -> Vec<Option<LabNs>> {
     }
     pushed
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,9 @@ use super::live::SET_UP_WRITTEN;
 use crate::disk::{Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, commit_times};
 use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
-use crate::history::message::{FrameError, Frames};
+use crate::history::message::{FrameError, Frames, Message};
 use crate::trace::{Command, Entry, EntryAt, EntryNo, TraceEnd};
-use crate::units::{LabNs, StreamId, Txg};
+use crate::units::{EventNo, LabNs, StreamId, Txg};
 use crate::verify::durable::{AnsweredFlush, Flushes};
 use crate::verify::verdict::Verdict;
 use std::path::Path;
@@ -53,10 +53,12 @@ pub enum EvidenceError {
         end: TraceEnd,
     },
     /// The load never began.
-    #[error("the trace holds no mark load-begins")]
+    #[error("the trace holds no mark {SET_UP_WRITTEN} or {LOAD_BEGINS} before the cut")]
     NoLoad,
     /// The set-up was not durable when the load began.
-    #[error("no commit became durable between the set-up's last write and the load's begin")]
+    #[error(
+        "no commit that holds the set-up's last write is known to be durable when the load begins"
+    )]
     SetUpNotDurable,
     /// A message that is none.
     #[error("entry {entry} of the trace: {source}")]
@@ -124,15 +126,19 @@ pub fn read(
     if let TraceEnd::CutShort { .. } = log.end {
         return Err(EvidenceError::Damaged { end: log.end });
     }
-    let begin = log.mark(LOAD_BEGINS).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
+    let before_cut = |name| log.mark(name).filter(|mark| mark.entry < log.cut_entry());
+    let begin = before_cut(LOAD_BEGINS).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
+    let set_up = before_cut(SET_UP_WRITTEN).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
+    said_once(&arrivals)?;
+    let history = History::new(streams, arrivals)?;
+    let clock = ClockMap::new(&samples)?;
     let commits = commit_times(&log, model);
-    let written = log.mark(SET_UP_WRITTEN).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
-    if !commits.iter().any(|commit| (written..begin).contains(&commit.durable)) {
+    if !is_durable(set_up, begin, &commits, &history, &clock) {
         return Err(EvidenceError::SetUpNotDurable);
     }
     Ok(Evidence {
-        history: History::new(streams, arrivals)?,
-        clock: ClockMap::new(&samples)?,
+        history,
+        clock,
         flushes: Flushes::new(answered_flushes(&log)),
         commits,
         written: log.uberblocks.iter().map(|sighting| sighting.txg).max(),
@@ -140,6 +146,41 @@ pub fn read(
         cut,
         log,
     })
+}
+
+/// Each message has an event number of its own: one that comes twice was not read as it was sent,
+/// and its later place would put an ack behind flushes that it does not rest on.
+fn said_once(arrivals: &[Arrival]) -> Result<(), HistoryError> {
+    let mut events: Vec<EventNo> = arrivals
+        .iter()
+        .map(|arrival| match &arrival.message {
+            Message::Op(op) => op.event,
+            Message::Txg(row) => row.event,
+            Message::Stream(note) => note.event,
+        })
+        .collect();
+    events.sort_unstable();
+    match events.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(HistoryError::EventTwice { event: pair[0] }),
+        None => Ok(()),
+    }
+}
+
+/// Whether everything written before `set_up` was durable when the load began. A commit in between
+/// is not enough, for the group that was syncing meanwhile may be older: the group after the
+/// committed one must have been born behind `set_up`.
+fn is_durable(
+    set_up: LabNs,
+    begin: LabNs,
+    commits: &[Commit],
+    history: &History,
+    clock: &ClockMap,
+) -> bool {
+    let closed_behind = |commit: &Commit| {
+        let next = history.txgs.get(&Txg(commit.txg.0.saturating_add(1)));
+        next.is_some_and(|row| clock.lab(row.birth).lo >= set_up)
+    };
+    commits.iter().any(|commit| (set_up..begin).contains(&commit.durable) && closed_behind(commit))
 }
 
 fn arrival(at: &EntryAt, frame: &[u8], late: bool) -> Result<Arrival, FrameError> {
@@ -166,3 +207,6 @@ impl Evidence {
         LabInterval::exact(self.cut)
     }
 }
+
+#[cfg(test)]
+mod tests;

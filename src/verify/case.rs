@@ -95,9 +95,15 @@ impl Case<'_> {
         let fate =
             |(name, spec): (&String, &DatasetSpec)| (name.clone(), self.fate(name, spec, &surveys));
         let datasets = self.scenario.dataset.iter().map(fate).collect();
-        let since = self.begin;
-        let of_load = |story: &TxgStory| self.clock.lab(story.birth).hi >= since;
-        Ok(Judged { claims, datasets, txgs: txgs.into_iter().filter(of_load).collect() })
+        let of_load = txgs.into_iter().filter(|story| self.is_of_load(story)).collect();
+        Ok(Judged { claims, datasets, txgs: of_load })
+    }
+
+    /// Whether a group was open at some instant of the load: the one that was open when it began
+    /// holds its first operations.
+    fn is_of_load(&self, story: &TxgStory) -> bool {
+        let closed = GuestNs(story.birth.0.saturating_add(story.open_ns));
+        story.closed_by.is_none() || self.clock.lab(closed).hi >= self.begin
     }
 
     fn surveys(&self) -> Result<BTreeMap<StreamId, StreamSurvey>, ReadersDisagree> {
@@ -200,8 +206,7 @@ impl Case<'_> {
     ) -> Evidence {
         let streams = self.streams(surveys, |name| name == dataset);
         let (own, window) = self.window(&streams);
-        let load = |story: &&TxgStory| self.clock.lab(story.birth).hi >= self.begin;
-        let in_load: Vec<&TxgStory> = txgs.iter().filter(load).collect();
+        let in_load: Vec<&TxgStory> = txgs.iter().filter(|story| self.is_of_load(story)).collect();
         let guest = &self.scenario.guest;
         let declared = guest.dirty_bytes_close_at_mib.contains(&guest.memory_mib);
         let dirty =
@@ -232,7 +237,7 @@ impl Case<'_> {
         if !self.is_disabled(dataset) {
             return Prediction::NotByTxgs;
         }
-        let first_lost = self.recovery.used.map(|used| Txg(used.0 + 1));
+        let first_lost = self.recovery.used.map(|used| Txg(used.0.saturating_add(1)));
         match first_lost.and_then(|txg| self.birth(txg)) {
             Some(birth) => {
                 Prediction::Window(ack_times(streams).window(self.clock, birth, self.cut))
@@ -326,3 +331,8 @@ fn ack_times(streams: &Streams) -> AckTimes {
     });
     AckTimes::new(of_load)
 }
+
+#[cfg(test)]
+mod simulate;
+#[cfg(test)]
+mod tests;

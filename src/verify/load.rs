@@ -30,8 +30,9 @@ pub fn allowed_pause_ns(stream: &StreamPlan) -> u64 {
     PAUSE_MIN_NS.max(3 * interval)
 }
 
-/// The longest pause of a stream between warm-up and cut, if it is longer than allowed. The last
-/// one ends at the cut; the clocks' error counts against the stream.
+/// The longest pause of a stream between warm-up and cut, if it is longer than allowed. One that
+/// began in the warm-up, or with the load, counts from the warm-up's end; the last one ends at the
+/// cut; the clocks' error counts against the stream.
 pub fn too_long_a_pause(
     stream: &StreamPlan,
     said: &StreamHistory,
@@ -39,17 +40,22 @@ pub fn too_long_a_pause(
     begin: LabNs,
     cut: LabInterval,
 ) -> Option<Pause> {
-    let warm = LabNs(begin.0 + WARM_UP_NS);
+    let warm = LabNs(begin.0.saturating_add(WARM_UP_NS));
     let load = said.acked.iter().filter(|acked| acked.ack.seq.0 > stream.fill());
     let mut last: Option<(GuestNs, Seq)> = None;
     let mut longest = (0u64, Seq(0));
     for acked in load {
         let end = acked.ack.end_ns;
-        if let Some((before, seq)) = last
-            && clock.lab(before).lo >= warm
-        {
-            longest = longest.max((end.0 - before.0, seq));
-        }
+        let (ns, after) = match last {
+            Some((before, seq)) if clock.lab(before).lo >= warm => {
+                (end.0.saturating_sub(before.0), seq)
+            }
+            _ => {
+                let since_warm = clock.lab(end).hi.0.saturating_sub(warm.0);
+                (since_warm, last.map_or(Seq(0), |(_, seq)| seq))
+            }
+        };
+        longest = longest.max((ns, after));
         last = Some((end, acked.ack.seq));
     }
     let tail = match last {
@@ -111,6 +117,17 @@ mod tests {
         assert_eq!(pause(&stalled, 3_000), Some(210));
         let early: Vec<u64> = steady.iter().copied().filter(|t| !(300..600).contains(t)).collect();
         assert_eq!(pause(&early, 3_000), None, "a pause in the warm-up does not count");
+    }
+
+    #[test]
+    fn a_pause_that_began_in_the_warm_up_or_with_the_load_counts_from_the_warm_ups_end() {
+        let steady: Vec<u64> = (1..300).map(|n| n * 10).collect();
+        let without = |gone: std::ops::Range<u64>| -> Vec<u64> {
+            steady.iter().copied().filter(|t| !gone.contains(t)).collect()
+        };
+        assert_eq!(pause(&without(500..1_500), 3_000), Some(500));
+        assert_eq!(pause(&without(0..2_000), 3_000), Some(1_000));
+        assert_eq!(pause(&without(0..900), 3_000), None, "it ended before the warm-up did");
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn bars(evidence: &Evidence) -> Vec<String> {
             seconds(pause.allowed_ns as i64)
         ));
     }
-    let needed = evidence.claimed_ns + 2 * evidence.slowest_sync_ns;
+    let needed = evidence.claimed_ns.saturating_add(evidence.slowest_sync_ns.saturating_mul(2));
     if evidence.load_ns < needed {
         bars.push(format!(
             "only {:.1} s of load came before the cut; the claim and two sync times need {:.1} s",

@@ -81,7 +81,7 @@ pub fn largest_window(
         if commit.durable <= begin || commit.durable > cut {
             continue;
         }
-        let Some(birth) = birth_of(Txg(before.txg.0 + 1)) else {
+        let Some(birth) = birth_of(Txg(before.txg.0.saturating_add(1))) else {
             largest.untold += 1;
             continue;
         };

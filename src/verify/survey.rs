@@ -100,10 +100,12 @@ pub fn survey(
     promise: Promise,
     classify: Classify,
 ) -> Result<StreamSurvey, ReadersDisagree> {
-    let mut work = Work { plan, stream, said, file, classify, findings: Vec::new() };
+    let newest = Seq(0);
+    let mut work = Work { plan, stream, said, file, classify, newest, findings: Vec::new() };
     let records = work.whole_records();
-    let newest = records.values().max_by_key(|record| record.seq).copied();
-    let damaged = work.walk(&records, newest.map_or(Seq(0), |record| record.seq))?;
+    let newest = work.newest_there(&records);
+    work.newest = newest.map_or(Seq(0), |survivor| survivor.seq);
+    let damaged = work.walk(&records)?;
     Ok(work.sum_up(newest, damaged, promise))
 }
 
@@ -113,6 +115,8 @@ struct Work<'a> {
     said: &'a StreamHistory,
     file: &'a ObservedFile,
     classify: Classify<'a>,
+    /// The newest operation that is there; 0 if none is.
+    newest: Seq,
     findings: Vec<Finding>,
 }
 
@@ -170,15 +174,51 @@ impl Work<'_> {
         None
     }
 
+    /// The newest operation that is there: the newest whole record's, or the one behind it if the
+    /// operation in flight wrote over that in part, which it began when that had returned.
+    fn newest_there(&self, records: &BTreeMap<u64, Summary>) -> Option<Survivor> {
+        let whole = records.values().max_by_key(|record| record.seq).map(|record| Survivor {
+            seq: record.seq,
+            start: record.start,
+            at: self.said.ack(record.seq).map_or(record.stamp, |acked| acked.ack.end_ns),
+        });
+        let covered = Seq(whole.map_or(0, |survivor| survivor.seq.0).saturating_add(1));
+        if !self.is_covered_in_flight(covered) {
+            return whole;
+        }
+        // Un-acked, it began at the earliest when the one before it did.
+        let at_least = |survivor: Survivor| Survivor { seq: covered, ..survivor };
+        let said = self.said.ack(covered).map(|acked| Survivor {
+            seq: covered,
+            start: acked.ack.start,
+            at: acked.ack.end_ns,
+        });
+        said.or(whole.map(at_least))
+    }
+
+    /// Whether the place of this operation holds it and, in part, the operation after it.
+    fn is_covered_in_flight(&self, covered: Seq) -> bool {
+        let slot_of = |seq| self.stream.slot(self.plan.seed, seq);
+        let slot = slot_of(covered);
+        if slot_of(Seq(covered.0.saturating_add(1))) != slot {
+            return false;
+        }
+        let block = usize::try_from(slot).ok().and_then(|slot| self.file.blocks.get(slot));
+        let Some(ObservedBlock::Odd(bytes)) = block else { return false };
+        match (self.classify)(bytes, self.stream, slot * RECORD_BYTES) {
+            Seen::Torn(sectors) => {
+                sectors.contains(&SectorSeen::Of(covered))
+                    && self.is_in_flight(&sectors, covered, Some(covered))
+            }
+            _ => false,
+        }
+    }
+
     /// Looks at every place that should hold a record or does hold something. Returns the
     /// operations that should be there and are not.
-    fn walk(
-        &mut self,
-        records: &BTreeMap<u64, Summary>,
-        newest: Seq,
-    ) -> Result<Vec<Seq>, ReadersDisagree> {
+    fn walk(&mut self, records: &BTreeMap<u64, Summary>) -> Result<Vec<Seq>, ReadersDisagree> {
         let mut expected: BTreeMap<u64, Seq> = BTreeMap::new();
-        for n in 1..=newest.0 {
+        for n in 1..=self.newest.0 {
             expected.insert(self.stream.slot(self.plan.seed, Seq(n)), Seq(n));
         }
         let end = expected.keys().next_back().map_or(0, |slot| slot + 1);
@@ -238,7 +278,7 @@ impl Work<'_> {
 
     fn odd(&mut self, seen: &Seen, should: Option<Seq>, slot: u64) -> bool {
         let (outcome, text) = match seen {
-            Seen::Torn(sectors) if self.is_in_flight(sectors, should) => {
+            Seen::Torn(sectors) if self.is_in_flight(sectors, self.newest, should) => {
                 (Outcome::InFlightInPart, describe(sectors))
             }
             Seen::Torn(sectors) if transaction_boundary(sectors).is_some() => {
@@ -265,26 +305,21 @@ impl Work<'_> {
         fine
     }
 
-    /// Whether a mix of whole sectors is what an operation in flight may leave: its own, the
-    /// version before, and zeros where the file grew.
-    fn is_in_flight(&self, sectors: &[SectorSeen], should: Option<Seq>) -> bool {
-        let acked = self.said.newest_acked();
-        let mut of_unacked = false;
-        let all_allowed = sectors.iter().all(|sector| match sector {
-            SectorSeen::Of(seq) if *seq > acked => {
-                of_unacked = true;
-                true
-            }
-            SectorSeen::Of(seq) => Some(*seq) == should,
-            SectorSeen::Zeros => should.is_none(),
-            _ => false,
-        });
-        all_allowed && of_unacked
+    /// Whether a mix of whole sectors is what the operation in flight may leave: its own, the
+    /// version before, and zeros where the file grew. A stream does one operation after another, so
+    /// only the one after the newest that is there can have been in flight, and only un-acked.
+    fn is_in_flight(&self, sectors: &[SectorSeen], newest: Seq, before: Option<Seq>) -> bool {
+        let next = Seq(newest.0.saturating_add(1));
+        let own = SectorSeen::Of(next);
+        let before = before.map_or(SectorSeen::Zeros, SectorSeen::Of);
+        next > self.said.newest_acked()
+            && sectors.contains(&own)
+            && sectors.iter().all(|sector| *sector == own || *sector == before)
     }
 
-    fn sum_up(self, newest: Option<Summary>, damaged: Vec<Seq>, promise: Promise) -> StreamSurvey {
+    fn sum_up(self, newest: Option<Survivor>, damaged: Vec<Seq>, promise: Promise) -> StreamSurvey {
         let (acked, fill) = (self.said.newest_acked().0, self.stream.fill());
-        let kept = newest.map_or(0, |record| record.seq.0);
+        let kept = self.newest.0;
         let mut counts = BTreeMap::new();
         let mut add = |outcome, n: u64| {
             if n > 0 {
@@ -312,11 +347,7 @@ impl Work<'_> {
         let first = first.or((lost > 0).then_some(Seq(kept + 1)));
         StreamSurvey {
             stream: self.stream.id,
-            newest: newest.map(|record| Survivor {
-                seq: record.seq,
-                start: record.start,
-                at: self.said.ack(record.seq).map_or(record.stamp, |acked| acked.ack.end_ns),
-            }),
+            newest,
             missing: first.map_or(Missing::None, Missing::From),
             missing_count: lost + damaged_acked,
             findings: self.findings,
@@ -346,6 +377,9 @@ fn in_words(sector: &SectorSeen) -> String {
         SectorSeen::Garbage => "garbage".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 pub(crate) mod test_support {

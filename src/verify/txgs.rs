@@ -94,13 +94,15 @@ fn closed_by(rows: &BTreeMap<Txg, TxgRow>, row: &TxgRow, limits: TxgLimits) -> O
     }
     let previous = row.txg.0.checked_sub(1).and_then(|txg| rows.get(&Txg(txg)));
     let Some(previous) = previous else { return Some(ClosedBy::Unknown) };
-    let sync_start = previous.birth.0 + previous.open_ns + previous.quiesce_ns + previous.wait_ns;
-    let closed = row.birth.0 + row.open_ns;
-    let timer = sync_start + limits.timeout_ns.max(previous.sync_ns);
+    // The numbers come from messages, so their sums are bounded.
+    let before_sync = [previous.open_ns, previous.quiesce_ns, previous.wait_ns];
+    let sync_start = before_sync.into_iter().fold(previous.birth.0, u64::saturating_add);
+    let closed = row.birth.0.saturating_add(row.open_ns);
+    let timer = sync_start.saturating_add(limits.timeout_ns.max(previous.sync_ns));
     let early = timer.saturating_sub(limits.timeout_ns / 20);
     Some(if closed < early {
         ClosedBy::Forced
-    } else if closed <= timer + TIMER_SLACK_NS {
+    } else if closed <= timer.saturating_add(TIMER_SLACK_NS) {
         ClosedBy::Timer
     } else {
         ClosedBy::Unknown

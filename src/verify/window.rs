@@ -17,7 +17,11 @@ impl Span {
     /// From a guest instant to an instant of the lab.
     pub fn since(clock: &ClockMap, from: GuestNs, to: LabInterval) -> Span {
         let from = clock.lab(from);
-        let minus = |a: LabNs, b: LabNs| a.0 as i64 - b.0 as i64;
+        // Stamps come from messages: an absurd one must not wrap around.
+        let minus = |a: LabNs, b: LabNs| {
+            let ns = i128::from(a.0) - i128::from(b.0);
+            ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+        };
         Span { lo_ns: minus(to.lo, from.hi), hi_ns: minus(to.hi, from.lo) }
     }
 

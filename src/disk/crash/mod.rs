@@ -9,7 +9,7 @@ mod model;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
-mod script;
+pub(super) mod script;
 
 pub use durable::{Durable, durable_requests};
 pub use medium::{CrashError, crash_state};

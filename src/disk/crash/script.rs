@@ -84,6 +84,15 @@ pub struct Recorded {
 
 /// Records a script on a disk of units of `unit_sectors` sectors.
 pub fn record(steps: &[Step], unit_sectors: u64) -> Recorded {
+    record_payloads(steps, unit_sectors, |at, length| vec![at as u8 + 1; length])
+}
+
+/// The same with the payload that a write of step `at` has.
+pub fn record_payloads(
+    steps: &[Step],
+    unit_sectors: u64,
+    payload: impl Fn(usize, usize) -> Vec<u8>,
+) -> Recorded {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("trace");
     let unit_bytes = unit_sectors * SECTOR_BYTES as u64;
@@ -98,7 +107,7 @@ pub fn record(steps: &[Step], unit_sectors: u64) -> Recorded {
                 let (offset, length) = (unit * unit_bytes, (units * unit_bytes) as u32);
                 let request = Request { no: RequestNo(0), command, fua, offset, length };
                 let payload = match command {
-                    Command::Write => vec![at as u8 + 1; length as usize],
+                    Command::Write => payload(at, length as usize),
                     _ => Vec::new(),
                 };
                 numbers[at] = recorder.request(request, &payload).expect("recorded").no;

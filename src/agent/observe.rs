@@ -24,26 +24,6 @@ const _: () = assert!(READ_BYTES.is_multiple_of(RECORD_BYTES));
 /// Why the files could not be read back.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// It is there but does not open.
-    #[error("stream {stream}: {path} does not open: {source}")]
-    Open {
-        /// Which stream.
-        stream: StreamId,
-        /// Its file.
-        path: String,
-        /// What the call said.
-        source: io::Error,
-    },
-    /// More than goes over the control port.
-    #[error("stream {stream}: {path} has {size} bytes, at most {FILE_BYTES_MAX} can be read back")]
-    TooLarge {
-        /// Which stream.
-        stream: StreamId,
-        /// Its file.
-        path: String,
-        /// Its size.
-        size: u64,
-    },
     /// It ended before its size.
     #[error(
         "stream {stream}: {path} ended at byte {at} though it has {size} (does a load still run?)"
@@ -66,28 +46,40 @@ pub enum ObserveError {
 /// Reads every stream's file back, in the plan's order, and sends it in parts.
 pub fn observe(plan: &Plan, ring: &Ring, sink: &mut Sink) -> Result<(), ObserveError> {
     for stream in &plan.streams {
-        match open(stream)? {
-            Some((file, size)) => observe_file(plan, stream, ring, (&file, size), sink)?,
-            None => Encoder::new(stream.id, None).finish(sink)?,
+        match open(&stream.path) {
+            Opened::File(file, size) => observe_file(plan, stream, ring, (&file, size), sink)?,
+            Opened::Nothing => Encoder::new(stream.id, None).finish(sink)?,
+            Opened::Failed(errno) => {
+                // Its first place stands for all of them: nothing of it can be read.
+                let mut encoder = Encoder::new(stream.id, Some(RECORD_BYTES as u64));
+                encoder.push(&ObservedBlock::Unreadable(errno as i32), sink)?;
+                encoder.finish(sink)?;
+            }
         }
     }
     Ok(())
 }
 
-/// The file and its size; `None` when it is not there.
-fn open(stream: &StreamPlan) -> Result<Option<(File, u64)>, ObserveError> {
-    let opened = File::open(&stream.path).and_then(|file| {
+/// What a path turned out to be.
+enum Opened {
+    /// A file of this size.
+    File(File, u64),
+    /// Not there.
+    Nothing,
+    /// There, but it does not open, or with a size that no load ever gave it.
+    Failed(Errno),
+}
+
+fn open(path: &str) -> Opened {
+    let opened = File::open(path).and_then(|file| {
         let size = file.metadata()?.len();
         Ok((file, size))
     });
-    let path = || stream.path.clone();
     match opened {
-        Ok((_, size)) if size > FILE_BYTES_MAX => {
-            Err(ObserveError::TooLarge { stream: stream.id, path: path(), size })
-        }
-        Ok(opened) => Ok(Some(opened)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ObserveError::Open { stream: stream.id, path: path(), source }),
+        Ok((_, size)) if size > FILE_BYTES_MAX => Opened::Failed(Errno::EFBIG),
+        Ok((file, size)) => Opened::File(file, size),
+        Err(error) if error.kind() == ErrorKind::NotFound => Opened::Nothing,
+        Err(error) => Opened::Failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)),
     }
 }
 

@@ -8,15 +8,17 @@ use super::report::{
 };
 use crate::disk::{CrashModel, DiskLog, durable_requests};
 use crate::guest::Accel;
+use crate::history::log::StreamHistory;
 use crate::record::classify::classify;
 use crate::record::place::Place;
 use crate::stack::scenario::ClaimSpec;
 use crate::trace::Command;
-use crate::units::{LabNs, RunId, Txg};
+use crate::units::{LabNs, RunId, StreamId, Txg};
 use crate::verify::case::{Case, Judged};
 use crate::verify::verdict::{Judgement, Verdict};
 use crate::verify::window::Span;
 use crate::workload::plan::{Plan, StreamPlan};
+use nix::errno::Errno;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
@@ -61,8 +63,19 @@ pub fn judged(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> 
         txgs,
         first_lost: first_lost(evidence, observed.recovery.used),
     };
-    note_what_emulation_hides(&mut report);
+    report.hints = failed_streams(evidence);
+    report.hints.extend(what_emulation_hides(&report));
     report
+}
+
+/// A stream whose call failed acks nothing after it; a reader must know why it stopped.
+fn failed_streams(evidence: &Evidence) -> Vec<String> {
+    let failed = |(id, said): (&StreamId, &StreamHistory)| {
+        let errno = Errno::from_raw(said.failure()?);
+        let newest = said.newest_acked();
+        Some(format!("stream {id} stopped after operation {newest}: a call failed with {errno}"))
+    };
+    evidence.history.streams.iter().filter_map(failed).collect()
 }
 
 /// The report of a run whose trace cannot be judged: every claim gets that verdict.
@@ -188,9 +201,9 @@ fn first_lost(evidence: &Evidence, used: Option<Txg>) -> Option<WindowParts> {
 }
 
 /// A violation that half the sync time would undo rests on how slow this guest is.
-fn note_what_emulation_hides(report: &mut TrialReport) {
-    let Some(parts) = report.pool.first_lost else { return };
+fn what_emulation_hides(report: &TrialReport) -> Vec<String> {
     let mut hints = Vec::new();
+    let Some(parts) = report.pool.first_lost else { return hints };
     for claim in &report.claims {
         let (Some(allowed), Some(window)) = (claim.seconds, claim.window) else { continue };
         let beyond = window.seconds.lo > allowed;
@@ -203,5 +216,5 @@ fn note_what_emulation_hides(report: &mut TrialReport) {
             ));
         }
     }
-    report.hints = hints;
+    hints
 }

@@ -16,7 +16,8 @@ fn guest_the_default_is_consistent_intact_and_of_one_instant_for_ten_seeds() {
             assert_eq!(trial.verdict(claim), "held", "seed {seed}: {trial}");
         }
         assert_eq!(trial.verdict("durable"), "held", "seed {seed}: {trial}");
-        assert_eq!(trial.outcomes("billing", DAMAGE_OR_LOSS), 0, "seed {seed}: {trial}");
+        assert_eq!(trial.outcomes("billing", DAMAGE), 0, "seed {seed}: {trial}");
+        assert_eq!(trial.outcomes("billing", LOSS), 0, "seed {seed}: {trial}");
         assert_eq!(trial.outcomes("customer", DAMAGE), 0, "seed {seed}: {trial}");
     }
 }
@@ -38,7 +39,8 @@ fn guest_nothing_acked_is_lost_with_sync_standard_on_both_for_ten_seeds() {
             Trial::run_scenario(&scenario, &["--load-seconds", "2", "--cut", "uniform"], seed);
         for dataset in ["customer", "billing"] {
             assert_eq!(trial.verdict_on("durable", dataset), "held", "seed {seed}: {trial}");
-            assert_eq!(trial.outcomes(dataset, DAMAGE_OR_LOSS), 0, "seed {seed}: {trial}");
+            assert_eq!(trial.outcomes(dataset, DAMAGE), 0, "seed {seed}: {trial}");
+            assert_eq!(trial.outcomes(dataset, LOSS), 0, "seed {seed}: {trial}");
             assert_eq!(trial.dataset(dataset)["lost_operations"], 0, "seed {seed}: {trial}");
         }
         assert_eq!(trial.verdict("point-in-time"), "not-measured", "not claimed for sync=standard");

@@ -18,19 +18,8 @@ pub const DAMAGE: &[&str] = &[
     "garbage",
     "unreadable",
 ];
-/// The same, and acked operations that are gone.
-pub const DAMAGE_OR_LOSS: &[&str] = &[
-    "hole",
-    "stale",
-    "torn-at-transaction",
-    "torn-in-sector",
-    "misdirected",
-    "foreign",
-    "garbage",
-    "unreadable",
-    "lost-in-window",
-    "lost-though-durable",
-];
+/// Outcome classes of an acked operation that is gone.
+pub const LOSS: &[&str] = &["lost-in-window", "lost-though-durable"];
 
 /// One guest at a time.
 pub fn alone() -> MutexGuard<'static, ()> {

@@ -1,7 +1,7 @@
 //! `plugpull bench`.
 
 use super::args::BenchWhat;
-use super::progress;
+use super::progress::{self, print};
 use crate::bench::workload;
 use crate::disk::bench as disk;
 use crate::guest::host::{FOR_CLIENTS, ensure_programs};
@@ -13,11 +13,11 @@ pub fn run(what: BenchWhat) -> Result<u8> {
     match what {
         BenchWhat::Disk => {
             ensure_programs(&FOR_CLIENTS, &watch)?;
-            println!("{}", disk::compare(&disk::BenchConfig::default())?);
+            print(&format!("{}\n", disk::compare(&disk::BenchConfig::default())?))?;
         }
         BenchWhat::Workload => {
             match workload::compare(workload::WorkloadBench::default(), &watch) {
-                Ok(all) => all.iter().for_each(|rates| println!("{rates}")),
+                Ok(all) => all.iter().try_for_each(|rates| print(&format!("{rates}\n")))?,
                 Err(error) => return progress::interrupted_or(error),
             }
         }

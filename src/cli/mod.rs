@@ -18,15 +18,12 @@ pub fn run() -> ExitCode {
         Command::Trial(args) => trial::run(args),
         Command::Bench(args) => bench::run(args.what),
         Command::Judge(args) => trial::judge(args),
-        Command::Scenarios => {
-            trial::list_scenarios();
-            Ok(0)
-        }
+        Command::Scenarios => trial::list_scenarios().map(|()| 0),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("plugpull: {error:#}");
+            progress::say(&format!("plugpull: {error:#}"));
             ExitCode::from(FAILED)
         }
     }

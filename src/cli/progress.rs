@@ -3,8 +3,9 @@
 use crate::guest::GuestError;
 use crate::guest::progress::{Progress, Watch};
 use crate::stack::build::StackError;
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,16 @@ const TICK: Duration = Duration::from_millis(120);
 
 /// What a shell says of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
+
+/// Prints results. A reader that went away is an error, not a panic.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot print the result")
+}
+
+/// A line on standard error. That nobody reads it any more is no reason to stop.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// Set by the first Ctrl-C or SIGTERM. A second one ends the tool at once; what it then leaves is
 /// swept at its next start.
@@ -34,7 +45,7 @@ pub fn interrupted_or(error: anyhow::Error) -> anyhow::Result<u8> {
             || matches!(cause.downcast_ref(), Some(StackError::Guest(GuestError::Cancelled)))
     };
     if error.chain().any(stopped) {
-        eprintln!("plugpull: interrupted; nothing was left running");
+        say("plugpull: interrupted; nothing was left running");
         return Ok(INTERRUPTED);
     }
     Err(error)
@@ -112,7 +123,7 @@ struct Plain {
 
 impl Plain {
     fn line(&self, text: &str) {
-        eprintln!("[{:6.1} s] {text}", self.started.elapsed().as_secs_f64());
+        say(&format!("[{:6.1} s] {text}", self.started.elapsed().as_secs_f64()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `plugpull trial` and `plugpull scenarios`.
 
 use super::args::{CutArg, JudgeArgs, TrialArgs};
-use super::progress;
+use super::progress::{self, print};
 use crate::stack::settings;
 use crate::trial::folder::RunDir;
 use crate::trial::options::TrialOptions;
@@ -23,22 +23,23 @@ pub fn run(args: TrialArgs) -> Result<u8> {
         Ok(trial) => trial,
         Err(error) => return progress::interrupted_or(error),
     };
-    print(&trial.report, &trial.folder, json)
+    show(&trial.report, &trial.folder, json)
 }
 
 /// Judges a finished run again. Returns the exit code.
 pub fn judge(args: JudgeArgs) -> Result<u8> {
     let folder = RunDir::open(&args.run);
-    print(&run::judge_run(&folder)?, &folder, args.json)
+    show(&run::judge_run(&folder)?, &folder, args.json)
 }
 
-fn print(report: &TrialReport, folder: &RunDir, json: bool) -> Result<u8> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
+fn show(report: &TrialReport, folder: &RunDir, json: bool) -> Result<u8> {
+    let text = if json {
+        format!("{}\n", serde_json::to_string_pretty(report)?)
     } else {
         let place = folder.path().join("report.md");
-        print!("\n{}", render::summary(report, &place.display().to_string()));
-    }
+        format!("\n{}", render::summary(report, &place.display().to_string()))
+    };
+    print(&text)?;
     Ok(report.exit_code)
 }
 
@@ -62,11 +63,9 @@ fn options(args: TrialArgs) -> TrialOptions {
 }
 
 /// Prints a line for each scenario that comes with the tool.
-pub fn list_scenarios() {
-    for name in settings::names() {
-        match settings::load(name, &[]) {
-            Ok(scenario) => println!("{name:26} {}", scenario.tries),
-            Err(error) => println!("{name:26} (unsound: {error})"),
-        }
-    }
+pub fn list_scenarios() -> Result<()> {
+    settings::names().into_iter().try_for_each(|name| {
+        let scenario = settings::load(name, &[])?;
+        print(&format!("{name:26} {}\n", scenario.tries))
+    })
 }

@@ -122,7 +122,9 @@ impl Guest {
         *count += 1;
         self.qmp.execute("blockdev-add", blockdev_add(&disk.node, source), QMP_LIMIT)?;
         self.qmp.execute("device_add", device_add(&disk.node, bus), QMP_LIMIT)?;
+        // The node in /dev comes before its queue's files in /sys, or after them.
         self.control.wait_for(&disk.device, DISK_LIMIT)?;
+        self.control.wait_for(&disk.write_cache_file(), DISK_LIMIT)?;
         let found = self.control.read_file(&disk.write_cache_file())?;
         match found.trim_end() {
             "write back" => Ok(disk),

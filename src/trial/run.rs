@@ -17,14 +17,14 @@ use crate::guest::run_folder::RunFolder;
 use crate::guest::{GuestConfig, Lab, Start};
 use crate::stack::scenario::{DiskSpec, Scenario};
 use crate::stack::settings;
-use crate::trace::{Recorder, TraceHeader, lab_now};
+use crate::trace::{Recorder, TraceHeader};
 use crate::units::RunId;
 use crate::workload::plan::Plan;
 use anyhow::{Context, Result};
 use rand::Rng;
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A finished trial.
 #[derive(Debug)]
@@ -156,10 +156,7 @@ fn load_and_cut(setting: &Setting, folder: &RunDir, watch: &Watch) -> Result<Liv
 
 /// Makes the file of a trace that starts now.
 pub fn new_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let realtime_ns = since_1970.as_nanos() as u64;
-    let header = TraceHeader { run, disk_bytes, realtime_ns, monotonic: lab_now() };
-    Ok(Recorder::create(path, &header)?)
+    Ok(Recorder::create(path, &TraceHeader::now(run, disk_bytes))?)
 }
 
 /// Gives the crash state to a restored guest; what its recovery writes is a trace of its own.

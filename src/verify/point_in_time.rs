@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(judge(&[(&one, &said_one)], OrderedBy::Done).verdict, Verdict::NotMeasured);
     }
 
-    /// Operations of a stream by their start, done and end, and how many of them are there.
+    /// A stream's operations as (start, done, end) events, and how many of them are there.
     type Kept = (Vec<(u64, u64, u64)>, usize);
 
     /// By the definition: is there no pair of one outside before one inside? An observation of

@@ -101,13 +101,14 @@ enum Purpose {
     Body = 2,
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014) over the operation's coordinates: random access, no state.
+/// SplitMix64 over the operation's coordinates: random access, no state.
 fn mix(seed: u64, stream: StreamId, seq: Seq, purpose: Purpose) -> u64 {
     let lane = (u64::from(stream.0) << 8) | purpose as u64;
-    finish(finish(finish(seed).wrapping_add(lane)).wrapping_add(seq.0))
+    splitmix64(splitmix64(splitmix64(seed).wrapping_add(lane)).wrapping_add(seq.0))
 }
 
-fn finish(state: u64) -> u64 {
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): a number for a state.
+pub fn splitmix64(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

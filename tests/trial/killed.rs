@@ -17,13 +17,15 @@ fn trial_under_load(runs: &Path) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    for line in lines.map_while(Result::ok) {
-        if line.contains("] load ") {
-            return child;
-        }
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    if !lines.any(|line| line.contains("] load ")) {
+        panic!("the load never began: {:?}", child.wait());
     }
-    panic!("the load never began: {:?}", child.wait());
+    // The rest is read, for a pipe that nobody reads would stop the tool.
+    std::thread::spawn(move || lines.for_each(drop));
+    // What the disk records stays in memory for some milliseconds.
+    std::thread::sleep(Duration::from_secs(2));
+    child
 }
 
 /// Processes of QEMU whose command line names a folder of this owner.

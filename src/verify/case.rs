@@ -335,4 +335,6 @@ fn ack_times(streams: &Streams) -> AckTimes {
 #[cfg(test)]
 mod simulate;
 #[cfg(test)]
+mod spec;
+#[cfg(test)]
 mod tests;

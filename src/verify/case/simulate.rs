@@ -2,8 +2,8 @@
 //! assigns each write to the transaction group open at some instant of it, an intent log behind the
 //! writes of `billing`, a cut, and what came back. It knows the truth that the verdicts must meet.
 
+use super::spec::*;
 use super::*;
-use crate::agent::protocol::ExecResult;
 use crate::history::log::Arrival;
 use crate::history::message::{Ack, Intent, Message, OpMessage, TxgRow, TxgState};
 use crate::record::classify::Seen;
@@ -11,83 +11,9 @@ use crate::record::observed::{ObservedBlock, Summary};
 use crate::stack::settings::{DEFAULT, load};
 use crate::trace::ClockSample;
 use crate::units::{EventNo, RunId, Seq};
-use crate::verify::consistent::ScrubReport;
 use crate::verify::durable::AnsweredFlush;
+use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
-
-pub const MS: u64 = 1_000_000;
-pub const S: u64 = 1_000 * MS;
-pub const BILLING: StreamId = StreamId(0);
-/// Two that append and two that overwrite.
-pub const CUSTOMERS: [StreamId; 4] = [StreamId(1), StreamId(2), StreamId(3), StreamId(4)];
-/// When the load begins on the guest's clock.
-const BEGIN: u64 = 100 * S;
-/// The lab's clock minus the guest's.
-const OFFSET: u64 = 7_000 * S;
-/// From the set-up's last commit to the load's begin, nearly.
-const SETTLED: u64 = 30 * MS;
-/// From an ack to its place in the trace.
-const DELIVERY: u64 = MS / 2;
-const FIRST_TXG: u64 = 10;
-
-/// What a run is like. Times in nanoseconds of the guest, from the load's begin.
-#[derive(Debug, Clone)]
-pub struct Spec {
-    pub seed: u64,
-    /// How long each group of the load is open, in turn.
-    pub open: Vec<u64>,
-    /// From a group's end to its commit.
-    pub sync: u64,
-    /// When the power goes.
-    pub cut: u64,
-    /// How far off each bound of a clock sample may be.
-    pub clock_error: u64,
-    /// A stream that does nothing for some time.
-    pub stall: Option<(StreamId, std::ops::Range<u64>)>,
-    /// Billing acknowledges before its flush.
-    pub ack_before_flush: bool,
-    /// Changes to the scenario, as on the command line.
-    pub sets: Vec<String>,
-}
-
-impl Spec {
-    /// Groups of that many milliseconds; cut just before the commit of the third.
-    pub fn steady(open_ms: u64) -> Spec {
-        let (open, sync) = (open_ms * MS, 80 * MS);
-        Spec {
-            seed: 1,
-            open: vec![open],
-            sync,
-            cut: 3 * open + sync - SETTLED - MS,
-            clock_error: 100_000,
-            stall: None,
-            ack_before_flush: false,
-            sets: Vec::new(),
-        }
-    }
-}
-
-/// An operation, on the guest's clock.
-#[derive(Debug, Clone, Copy)]
-struct Op {
-    start: u64,
-    done: u64,
-    end: u64,
-    /// When its transaction was assigned to the group open then.
-    assigned: u64,
-    /// When its intent log record was durable, if it waits for that.
-    logged: Option<u64>,
-}
-
-/// A transaction group, on the guest's clock.
-#[derive(Debug, Clone, Copy)]
-struct Group {
-    txg: Txg,
-    birth: u64,
-    end: u64,
-    durable: u64,
-}
 
 /// All that a case consists of, open to damage.
 pub struct Run {
@@ -105,10 +31,6 @@ pub struct Run {
     spec: Spec,
     ops: BTreeMap<StreamId, Vec<Op>>,
     groups: Vec<Group>,
-}
-
-pub fn lab(guest: u64) -> LabNs {
-    LabNs(guest + OFFSET)
 }
 
 /// What a record of this operation says of itself.
@@ -345,19 +267,6 @@ fn commit(group: &Group) -> Commit {
     Commit { txg: group.txg, durable: lab(group.durable) }
 }
 
-/// Groups from before the load to beyond the cut. The set-up's was closed just before the load.
-fn groups(spec: &Spec) -> Vec<Group> {
-    let (mut at, mut opens) = (BEGIN - SETTLED, spec.open.iter().cycle());
-    let setup = Group { txg: Txg(FIRST_TXG), birth: BEGIN - 6 * S, end: at, durable: at + 20 * MS };
-    let mut groups = vec![setup];
-    while at < BEGIN + spec.cut + 10 * S {
-        let (txg, birth) = (Txg(FIRST_TXG + groups.len() as u64), at);
-        at += opens.next().expect("at least one");
-        groups.push(Group { txg, birth, end: at, durable: at + spec.sync });
-    }
-    groups
-}
-
 /// A row as it was last reported.
 fn row(group: &Group, cut: u64) -> TxgRow {
     let state = match () {
@@ -379,32 +288,6 @@ fn row(group: &Group, cut: u64) -> TxgRow {
     }
 }
 
-fn operations(spec: &Spec, stream: &StreamPlan, logs: bool, chance: &mut ChaCha8Rng) -> Vec<Op> {
-    let mut ops: Vec<Op> = (0..stream.fill()).map(|n| fill(BEGIN - 2 * S + n * MS)).collect();
-    let mut at = BEGIN + u64::from(stream.id.0) * 2 * MS;
-    while at < BEGIN + spec.cut + 100 * MS {
-        let stalled = spec.stall.iter().find(|(id, _)| *id == stream.id).map(|(_, when)| when);
-        if let Some(when) = stalled.filter(|when| when.contains(&(at - BEGIN))) {
-            at = BEGIN + when.end;
-        }
-        let start = at + chance.random_range(0..300_000);
-        let done = start + chance.random_range(100_000..1_000_000);
-        let assigned = chance.random_range(start..=done);
-        let mut op = Op { start, done, end: done + 50_000, assigned, logged: None };
-        if logs {
-            op.logged = Some(done + 10 * MS);
-            op.end = done + if spec.ack_before_flush { MS } else { 11 * MS };
-        }
-        at = if stream.id == BILLING { done + 12 * MS } else { at + 10 * MS };
-        ops.push(op);
-    }
-    ops
-}
-
-fn fill(start: u64) -> Op {
-    Op { start, done: start + 1_000, end: start + 2_000, assigned: start + 500, logged: None }
-}
-
 fn op_message(stream: StreamId, seq: u64, op: &Op, events: [EventNo; 3]) -> OpMessage {
     let [start, done, end] = events;
     let ack = Ack {
@@ -419,35 +302,4 @@ fn op_message(stream: StreamId, seq: u64, op: &Op, events: [EventNo; 3]) -> OpMe
     };
     let intent = Some(Intent { seq: Seq(seq + 1), location: 0 });
     OpMessage { stream, event: end, ack: Some(ack), intent }
-}
-
-fn samples(spec: &Spec, chance: &mut ChaCha8Rng) -> Vec<ClockSample> {
-    let mut error = || chance.random_range(0..=spec.clock_error);
-    let instants = (BEGIN - S..BEGIN + spec.cut).step_by(200 * MS as usize);
-    instants
-        .map(|guest| ClockSample {
-            before: LabNs(lab(guest).0 - error()),
-            after: LabNs(lab(guest).0 + error()),
-            guest: GuestNs(guest),
-        })
-        .collect()
-}
-
-fn clean_recovery() -> Recovery {
-    let ran = |stdout: &str| ExecResult {
-        code: Some(0),
-        timed_out: false,
-        stdout: stdout.to_owned(),
-        stderr: String::new(),
-        took_ns: 1,
-    };
-    Recovery {
-        leak_check: ran("No leaks (block sum matches space maps exactly)"),
-        import: ran(""),
-        used: None,
-        status: Some(ran("errors: No known data errors")),
-        scrub: Some(ScrubReport { repaired_nothing: true, errors: 0, no_known_data_errors: true }),
-        unreadable: 0,
-        panic: None,
-    }
 }

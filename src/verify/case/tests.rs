@@ -1,7 +1,8 @@
 //! Whole cases: a control that holds, a control that is violated by the right amount, and one
 //! planted fault at a time with the verdict that each claim must get.
 
-use super::simulate::{BILLING, CUSTOMERS, MS, Run, S, Spec};
+use super::simulate::Run;
+use super::spec::{BILLING, CUSTOMERS, MS, S, Spec};
 use super::*;
 use crate::record::observed::ObservedBlock;
 use crate::units::Seq;

@@ -88,7 +88,7 @@ pub enum HistoryError {
         present: Seq,
     },
     /// Two acks of one operation.
-    #[error("stream {stream}: operation {seq} was acknowledged twice, differently")]
+    #[error("stream {stream}: operation {seq} was acknowledged twice")]
     Twice {
         /// Which stream.
         stream: StreamId,
@@ -171,10 +171,8 @@ impl History {
         stream.announced = stream.announced.max(newest);
         let Some(ack) = op.ack else { return Ok(()) };
         match acks.entry(op.stream).or_default().insert(ack.seq, Acked { ack, entry }) {
-            Some(before) if before.ack != ack => {
-                Err(HistoryError::Twice { stream: op.stream, seq: ack.seq })
-            }
-            _ => Ok(()),
+            Some(_) => Err(HistoryError::Twice { stream: op.stream, seq: ack.seq }),
+            None => Ok(()),
         }
     }
 

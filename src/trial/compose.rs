@@ -186,9 +186,10 @@ fn disk_report(log: &DiskLog) -> DiskReport {
 
 /// The parts of the window of the first lost group, from its row and the cut.
 fn first_lost(evidence: &Evidence, used: Option<Txg>) -> Option<WindowParts> {
-    let row = evidence.history.txgs.get(&Txg(used?.0 + 1))?;
+    let row = evidence.history.txgs.get(&Txg(used?.0.saturating_add(1)))?;
     let total = Span::since(&evidence.clock, row.birth, evidence.cut_interval());
-    let before_sync = row.open_ns + row.quiesce_ns + row.wait_ns;
+    // The numbers come from messages, so their sums are bounded.
+    let before_sync = row.open_ns.saturating_add(row.quiesce_ns).saturating_add(row.wait_ns);
     let sync_ns = (total.hi_ns.max(0) as u64).saturating_sub(before_sync);
     Some(WindowParts {
         txg: row.txg,

@@ -66,6 +66,8 @@ pub struct ScrubReport {
 pub struct ExpectedTxg {
     /// The highest whose uberblock is durable in this crash state.
     pub durable: Option<Txg>,
+    /// Whether the crash model leaves no later one by chance.
+    pub exact: bool,
     /// The highest whose uberblock reached the disk at all.
     pub written: Option<Txg>,
 }
@@ -148,10 +150,15 @@ fn txg(used: Option<Txg>, expected: ExpectedTxg) -> Check {
         ExpectedTxg { written: Some(written), .. } if used > written => Check::Broken(format!(
             "the import used txg {used}, but the disk never saw an uberblock after {written}"
         )),
+        ExpectedTxg { durable: Some(durable), exact: true, .. } if used > durable => {
+            Check::Broken(format!(
+                "the import used txg {used}, but this crash state holds no uberblock after {durable}"
+            ))
+        }
         ExpectedTxg { durable: Some(durable), .. } if used < durable => Check::Bad(format!(
             "went back from txg {durable}, whose uberblock was durable, to {used}"
         )),
-        ExpectedTxg { durable: Some(durable), written: Some(_) } => Check::Good(format!(
+        ExpectedTxg { durable: Some(durable), written: Some(_), .. } => Check::Good(format!(
             "the import used txg {used}; the newest durable uberblock is {durable}"
         )),
         _ => Check::Unknown("the trace shows no durable uberblock to compare with".to_owned()),
@@ -209,8 +216,11 @@ mod tests {
     }
 
     fn verdict(recovery: Recovery) -> Verdict {
-        let expected = ExpectedTxg { durable: Some(Txg(20)), written: Some(Txg(21)) };
-        judge(&recovery, expected).verdict
+        judge(&recovery, expected(true)).verdict
+    }
+
+    fn expected(exact: bool) -> ExpectedTxg {
+        ExpectedTxg { durable: Some(Txg(20)), written: Some(Txg(21)), exact }
     }
 
     #[test]
@@ -243,7 +253,10 @@ mod tests {
         let slow = ExecResult { timed_out: true, code: None, ..run(0, "") };
         assert_eq!(verdict(Recovery { import: slow, ..clean() }), Verdict::NotMeasured);
         assert_eq!(verdict(Recovery { used: Some(Txg(22)), ..clean() }), Verdict::HarnessBroken);
-        let unknown = ExpectedTxg { durable: None, written: None };
+        let later = Recovery { used: Some(Txg(21)), ..clean() };
+        assert_eq!(judge(&later, expected(true)).verdict, Verdict::HarnessBroken);
+        assert_eq!(judge(&later, expected(false)).verdict, Verdict::Held, "there by chance");
+        let unknown = ExpectedTxg { durable: None, written: None, exact: true };
         assert_eq!(judge(&clean(), unknown).verdict, Verdict::NotMeasured);
     }
 
@@ -251,7 +264,7 @@ mod tests {
     fn the_deciding_sentence_comes_first() {
         let judged = judge(
             &Recovery { import: run(1, "cannot import 'tank': I/O error"), ..clean() },
-            ExpectedTxg { durable: Some(Txg(20)), written: Some(Txg(21)) },
+            expected(true),
         );
         assert!(judged.because[0].contains("cannot import 'tank'"), "{:?}", judged.because);
     }

@@ -30,7 +30,8 @@ pub struct Evidence {
     pub load_ns: u64,
     /// The slowest sync of a transaction group, in nanoseconds.
     pub slowest_sync_ns: u64,
-    /// Transaction groups of the load that dirty bytes closed at a memory size not declared for it.
+    /// Transaction groups of the load that dirty bytes closed, or may have, at a memory size not
+    /// declared for it.
     pub closed_by_dirty_bytes: u64,
 }
 
@@ -128,7 +129,7 @@ fn bars(evidence: &Evidence) -> Vec<String> {
     }
     if evidence.closed_by_dirty_bytes > 0 {
         bars.push(format!(
-            "dirty bytes, not the timer, closed {} transaction groups at a memory size that the scenario does not declare for it: that hides the window",
+            "dirty bytes, or what the rows do not tell, closed {} transaction groups at a memory size that the scenario does not declare for it: that hides the window",
             evidence.closed_by_dirty_bytes
         ));
     }

@@ -21,7 +21,7 @@ pub struct AckTimes {
 }
 
 impl AckTimes {
-    /// Takes the acks of the load in any order.
+    /// Takes the acks of a dataset in any order.
     pub fn new<'a>(acks: impl IntoIterator<Item = &'a Ack>) -> AckTimes {
         let (mut by_start, mut by_done): (Vec<_>, Vec<_>) = acks
             .into_iter()

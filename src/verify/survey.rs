@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Operations that a stream may do while their messages are still on their way: more than any port
 /// holds. It bounds what a single crafted record can make this module do.
-const UNANNOUNCED_MAX: u64 = 1 << 20;
+const UNACKED_MAX: u64 = 1 << 20;
 
 /// What a dataset owes for an acked operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,12 +158,10 @@ impl Work<'_> {
             let text = format!("record {} does not belong here", record.seq);
             return Some((Outcome::Misdirected, text));
         }
-        let announced = self.said.announced.map_or(0, |seq| seq.0);
-        if record.seq.0 > announced.saturating_add(UNANNOUNCED_MAX) {
-            let text = format!(
-                "record {} is far beyond operation {announced}, the newest announced",
-                record.seq
-            );
+        let acked = self.said.newest_acked().0;
+        if record.seq.0 > acked.saturating_add(UNACKED_MAX) {
+            let text =
+                format!("record {} is far beyond operation {acked}, the newest acked", record.seq);
             return Some((Outcome::Garbage, text));
         }
         let ack = self.said.ack(record.seq)?.ack;

@@ -65,9 +65,6 @@ pub struct TxgStory {
     pub sync_ns: u64,
 }
 
-/// How late the timer may fire: it counts in ticks, and a busy emulated CPU wakes it late.
-const TIMER_SLACK_NS: u64 = 500_000_000;
-
 /// The story of each group that the guest reported.
 pub fn stories(rows: &BTreeMap<Txg, TxgRow>, limits: TxgLimits) -> Vec<TxgStory> {
     rows.values()
@@ -88,7 +85,8 @@ fn closed_by(rows: &BTreeMap<Txg, TxgRow>, row: &TxgRow, limits: TxgLimits) -> O
     if row.state == TxgState::Open {
         return None;
     }
-    // The kstat fills the dirty column only when the group is synced.
+    // The kstat fills the dirty column only when the group is synced: one that was closed early and
+    // is not committed yet may have been closed by dirty bytes.
     if row.state == TxgState::Committed && row.dirty_bytes >= limits.dirty_bytes {
         return Some(ClosedBy::DirtyBytes);
     }
@@ -100,12 +98,11 @@ fn closed_by(rows: &BTreeMap<Txg, TxgRow>, row: &TxgRow, limits: TxgLimits) -> O
     let closed = row.birth.0.saturating_add(row.open_ns);
     let timer = sync_start.saturating_add(limits.timeout_ns.max(previous.sync_ns));
     let early = timer.saturating_sub(limits.timeout_ns / 20);
-    Some(if closed < early {
-        ClosedBy::Forced
-    } else if closed <= timer.saturating_add(TIMER_SLACK_NS) {
-        ClosedBy::Timer
-    } else {
-        ClosedBy::Unknown
+    // Nothing but the timer, woken late, closes a group after its time.
+    Some(match (closed < early, row.state) {
+        (false, _) => ClosedBy::Timer,
+        (true, TxgState::Committed) => ClosedBy::Forced,
+        (true, _) => ClosedBy::Unknown,
     })
 }
 
@@ -152,6 +149,8 @@ mod tests {
         let asked = row(8, 5_000, 900, 200, 1_000);
         assert_eq!(second_closed_by(first, asked), Some(ClosedBy::Forced));
         let odd = row(8, 5_000, 9_000, 200, 1_000);
-        assert_eq!(second_closed_by(first, odd), Some(ClosedBy::Unknown));
+        assert_eq!(second_closed_by(first, odd), Some(ClosedBy::Timer));
+        let syncing = TxgRow { state: TxgState::Syncing, ..asked };
+        assert_eq!(second_closed_by(first, syncing), Some(ClosedBy::Unknown));
     }
 }

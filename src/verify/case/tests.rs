@@ -231,7 +231,7 @@ fn groups_closed_by_dirty_bytes_are_not_measured_unless_the_scenario_is_about_th
     run.change_rows(|row| row.dirty_bytes = limit);
     let judged = run.judge();
     assert_eq!(verdicts(&judged), [Held, Held, NotMeasured, Held, Held]);
-    assert!(because(&judged, ClaimKind::MaxLoss).contains("dirty bytes, not the timer"));
+    assert!(because(&judged, ClaimKind::MaxLoss).contains("dirty bytes, or what the rows"));
     run.scenario.guest.dirty_bytes_close_at_mib = vec![run.scenario.guest.memory_mib];
     assert_eq!(verdicts(&run.judge()), [Held; 5], "control: declared");
 }

@@ -89,7 +89,9 @@ pub fn run(
     let pool = scenario.stack.pool.clone();
     guest.control.call(Request::WatchTxgs { pool, interval_ms: TXG_LOOK_MS }, SHORT)?;
     sample_clock(&mut guest, recorder, SAMPLES_BEFORE)?;
+    watch.stage("bringing the set-up to the disk");
     settle(&mut guest.control, scenario)?;
+    watch.stage("load, until the power goes");
     recorder.mark(LOAD_BEGINS)?;
     let begin = lab_now();
     guest.control.call(Request::StartLoad, SHORT)?;

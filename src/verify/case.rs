@@ -155,6 +155,11 @@ impl Case<'_> {
         txgs: &[TxgStory],
     ) -> Judgement {
         let dataset = claim.dataset.as_deref().unwrap_or_default();
+        let was_read = self.recovery.import.code == Some(0);
+        if !was_read && claim.kind != ClaimKind::Consistent {
+            let because = "the pool was not imported, so nothing could be read back";
+            return Judgement::new(Verdict::NotMeasured, because);
+        }
         match claim.kind {
             ClaimKind::Consistent => self.consistent(surveys),
             ClaimKind::Intact => intact::judge(&surveys.values().collect::<Vec<_>>()),

@@ -267,6 +267,18 @@ fn max_loss_of_a_dataset_with_an_intent_log_rests_on_its_flushes() {
 }
 
 #[test]
+fn a_pool_that_was_not_imported_says_nothing_of_what_it_holds() {
+    let mut run = short_groups();
+    run.recovery.import.code = Some(1);
+    run.files.clear();
+    let rest_unread = [NotMeasured; 4];
+    assert_eq!(verdicts(&run.judge())[0], Violated);
+    assert_eq!(verdicts(&run.judge())[1..], rest_unread);
+    (run.recovery.import.code, run.recovery.import.timed_out) = (None, true);
+    assert_eq!(verdicts(&run.judge()), [NotMeasured; 5], "a slow guest is no violation");
+}
+
+#[test]
 fn a_birth_that_was_not_reported_is_not_measured() {
     let mut run = short_groups();
     let lost = Txg(run.durable().0 + 1);

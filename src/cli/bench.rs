@@ -5,6 +5,7 @@ use super::progress::{self, print};
 use crate::bench::workload;
 use crate::disk::bench as disk;
 use crate::guest::host::{FOR_CLIENTS, ensure_programs};
+use crate::guest::run_folder::RunFolder;
 use anyhow::Result;
 
 /// Measures and prints. Returns the exit code.
@@ -13,7 +14,14 @@ pub fn run(what: BenchWhat) -> Result<u8> {
     match what {
         BenchWhat::Disk => {
             ensure_programs(&FOR_CLIENTS, &watch)?;
-            print(&format!("{}\n", disk::compare(&disk::BenchConfig::default())?))?;
+            // A folder that the next start sweeps, should this be killed.
+            let folder = RunFolder::new()?;
+            let config =
+                disk::BenchConfig { folder: folder.path().to_owned(), ..Default::default() };
+            match disk::compare(&config, &watch) {
+                Ok(report) => print(&format!("{report}\n"))?,
+                Err(error) => return progress::interrupted_or(error.into()),
+            }
         }
         BenchWhat::Workload => {
             match workload::compare(workload::WorkloadBench::default(), &watch) {

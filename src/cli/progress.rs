@@ -1,5 +1,6 @@
 //! Progress on standard error: a line that moves on a terminal, plain lines elsewhere.
 
+use crate::disk::bench::BenchError;
 use crate::guest::GuestError;
 use crate::guest::progress::{Progress, Watch};
 use crate::stack::build::StackError;
@@ -43,6 +44,7 @@ pub fn interrupted_or(error: anyhow::Error) -> anyhow::Result<u8> {
     let stopped = |cause: &(dyn std::error::Error + 'static)| {
         matches!(cause.downcast_ref(), Some(GuestError::Cancelled))
             || matches!(cause.downcast_ref(), Some(StackError::Guest(GuestError::Cancelled)))
+            || matches!(cause.downcast_ref(), Some(BenchError::Guest(GuestError::Cancelled)))
     };
     if error.chain().any(stopped) {
         say("plugpull: interrupted; nothing was left running");

@@ -1,6 +1,8 @@
 //! Runs a cut script. Its contract stands in the header of vm-scripts/cut-qemu-kill.
 
-use std::io::Write;
+use crate::guest::error::GuestError;
+use crate::guest::run_folder::RunFolder;
+use nix::unistd::AccessFlags;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -30,6 +32,9 @@ pub enum CutError {
         /// What the scenario names.
         name: String,
     },
+    /// There is no folder for it.
+    #[error(transparent)]
+    Folder(#[from] GuestError),
     /// It could not be run.
     #[error("cannot run the cut script {path}")]
     Run {
@@ -55,21 +60,25 @@ pub enum CutError {
 pub struct CutScript {
     path: PathBuf,
     /// Holds a built-in script for as long as it may run.
-    _file: Option<tempfile::TempPath>,
+    _folder: Option<RunFolder>,
 }
 
 impl CutScript {
     /// Finds a script by name or path, before anything depends on it.
     pub fn find(name: &str) -> Result<CutScript, CutError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
-            let file =
-                unpack(text).map_err(|source| CutError::Run { path: name.to_owned(), source })?;
-            return Ok(CutScript { path: file.to_path_buf(), _file: Some(file) });
+            let folder = RunFolder::new()?;
+            let path = folder.path().join(name);
+            unpack(&path, text)
+                .map_err(|source| CutError::Run { path: name.to_owned(), source })?;
+            return Ok(CutScript { path, _folder: Some(folder) });
         }
-        match name.contains('/') && Path::new(name).is_file() {
-            true => Ok(CutScript { path: PathBuf::from(name), _file: None }),
-            false => Err(CutError::Unknown { name: name.to_owned() }),
+        if !name.contains('/') || !Path::new(name).is_file() {
+            return Err(CutError::Unknown { name: name.to_owned() });
         }
+        nix::unistd::access(name, AccessFlags::X_OK)
+            .map_err(|errno| CutError::Run { path: name.to_owned(), source: errno.into() })?;
+        Ok(CutScript { path: PathBuf::from(name), _folder: None })
     }
 
     /// Runs it to its end. When this returns without an error the power is off.
@@ -109,12 +118,10 @@ fn wait(child: &mut Child) -> std::io::Result<bool> {
     Ok(false)
 }
 
-fn unpack(text: &str) -> std::io::Result<tempfile::TempPath> {
-    let mut file = tempfile::Builder::new().prefix("plugpull-cut-").tempfile()?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o700))?;
-    // Closed before it is run: a file open for writing cannot be executed.
-    Ok(file.into_temp_path())
+/// The file is closed before it is run: one that is open for writing cannot be executed.
+fn unpack(path: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::write(path, text)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 #[cfg(test)]

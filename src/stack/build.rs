@@ -162,8 +162,8 @@ fn make_datasets(control: &mut Control, scenario: &Scenario) -> Result<(), Stack
     Ok(())
 }
 
-/// Every property that a verdict rests on must be in effect before any load.
-fn check_properties(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
+/// Every property that a verdict rests on must be in effect, and every dataset mounted.
+pub fn check_properties(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
     for (name, dataset) in &scenario.dataset {
         let full = format!("{}/{name}", scenario.stack.pool);
         let get = ["zfs", "get", "-Hp", "-o", "name,property,value,source", "all", &full];

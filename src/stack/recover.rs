@@ -3,11 +3,12 @@
 //! Nothing is forced: no -f, -F, -X, -T, -m, and not readonly, for then the intent log would not be
 //! replayed. A tool that fails is an outcome, not an error.
 
-use super::build::{DISK_MOUNT, StackError, mount_ext4};
+use super::build::{DISK_MOUNT, StackError, check_properties, mount_ext4};
 use super::scenario::Scenario;
 use super::zfs;
 use crate::agent::protocol::ExecResult;
 use crate::guest::control::Control;
+use crate::guest::error::GuestError;
 use crate::guest::progress::Watch;
 use crate::verify::consistent::Recovery;
 use std::time::Duration;
@@ -24,7 +25,12 @@ pub fn recover(
 ) -> Result<Recovery, StackError> {
     let pool = &scenario.stack.pool;
     watch.stage("mounting the disk's file system (journal replay)");
-    mount_ext4(control, device)?;
+    match mount_ext4(control, device) {
+        Err(StackError::Guest(GuestError::Agent { words, .. })) => {
+            return Ok(Recovery::of_unmountable(&words));
+        }
+        other => other?,
+    }
     watch.stage("zdb -e -bc before the import");
     let leak_check = control.exec(&["zdb", "-e", "-p", DISK_MOUNT, "-bc", pool], TOOL)?;
     watch.stage("zpool import");
@@ -44,6 +50,8 @@ pub fn recover(
     }
     let messages = control.read_file("/proc/spl/kstat/zfs/dbgmsg")?;
     recovery.used = zfs::used_txg(&messages, pool);
+    // An intent log is replayed when its dataset is mounted: one that is not would look lost.
+    check_properties(control, scenario)?;
     watch.stage("zpool scrub");
     let status = scrub(control, pool)?;
     recovery.scrub = zfs::parse_scrub(&status.stdout);

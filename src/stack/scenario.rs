@@ -276,6 +276,8 @@ impl Scenario {
         within("disk.bandwidth_mib_s", self.disk.bandwidth_mib_s, 0.0, 1e6)?;
         within("stack.txg_timeout_s", f64::from(self.stack.txg_timeout_s), 1.0, 60.0)?;
         within("cut.load_seconds", self.cut.load_seconds, 0.5, 600.0)?;
+        let dirty = self.stack.dirty_data_max_mib.unwrap_or(64);
+        within("stack.dirty_data_max_mib", dirty as f64, 1.0, 16_384.0)?;
         within("stack.pool_mib", self.stack.pool_mib as f64, 128.0, 1_048_576.0)?;
         if self.stack.pool_mib + 128 > self.disk.size_mib {
             let problem = format!(
@@ -286,17 +288,18 @@ impl Scenario {
             );
             return unsound("stack.pool_mib", problem);
         }
+        check_name("name", &self.name)?;
         check_name("stack.pool", &self.stack.pool)
     }
 
     fn check_datasets(&self) -> Result<(), Unsound> {
-        let mut streams = 0;
+        let mut streams: u64 = 0;
         for (name, dataset) in &self.dataset {
             check_name(&format!("dataset.{name}"), name)?;
             for (n, stream) in dataset.stream.iter().enumerate() {
                 let place = format!("dataset.{name}.stream[{n}]");
                 stream.check(&place)?;
-                streams += stream.count;
+                streams += u64::from(stream.count);
             }
         }
         match streams {
@@ -368,6 +371,10 @@ impl StreamSpec {
             }
         }
         match (self.pace_hz, self.count) {
+            (Some(100_001..), _) => {
+                unsound(place, "pace_hz is at most 100000; leave it out for full speed")
+            }
+            (_, 65..) => unsound(place, format!("count is {}; at most 64 streams", self.count)),
             (Some(0), _) => {
                 unsound(place, "pace_hz 0 would never write; leave it out for full speed")
             }

@@ -9,6 +9,7 @@ use super::report::{
 use crate::disk::{CrashModel, DiskLog, durable_requests};
 use crate::guest::Accel;
 use crate::history::log::StreamHistory;
+use crate::history::message::TxgState;
 use crate::record::classify::classify;
 use crate::record::place::Place;
 use crate::stack::scenario::ClaimSpec;
@@ -106,6 +107,7 @@ fn frame(facts: &RunFacts, judged: Judged) -> TrialReport {
         seed: facts.seed,
         run: facts.plan.run,
         scenario: facts.scenario.clone(),
+        asked: facts.asked.clone(),
         sets: facts.sets.clone(),
         plan_sha256: plan_digest(&facts.plan),
         cut: CutReport {
@@ -190,13 +192,14 @@ fn first_lost(evidence: &Evidence, used: Option<Txg>) -> Option<WindowParts> {
     let total = Span::since(&evidence.clock, row.birth, evidence.cut_interval());
     // The numbers come from messages, so their sums are bounded.
     let before_sync = row.open_ns.saturating_add(row.quiesce_ns).saturating_add(row.wait_ns);
-    let sync_ns = (total.hi_ns.max(0) as u64).saturating_sub(before_sync);
+    let syncing = row.state >= TxgState::Syncing;
+    let sync_ns = syncing.then(|| (total.hi_ns.max(0) as u64).saturating_sub(before_sync));
     Some(WindowParts {
         txg: row.txg,
         open_s: seconds(row.open_ns),
         quiesce_s: seconds(row.quiesce_ns),
         wait_s: seconds(row.wait_ns),
-        sync_s: seconds(sync_ns),
+        sync_s: sync_ns.map(seconds),
         total: total.into(),
     })
 }
@@ -207,13 +210,14 @@ fn what_emulation_hides(report: &TrialReport) -> Vec<String> {
     let Some(parts) = report.pool.first_lost else { return hints };
     for claim in &report.claims {
         let (Some(allowed), Some(window)) = (claim.seconds, claim.window) else { continue };
+        let Some(sync_s) = parts.sync_s else { continue };
         let beyond = window.seconds.lo > allowed;
-        if beyond && window.seconds.lo - parts.sync_s / 2.0 <= allowed {
+        if beyond && window.seconds.lo - sync_s / 2.0 <= allowed {
             hints.push(format!(
                 "{}: with half the sync time of txg {} ({:.3} s) this cut would be within the claim; a faster disk or CPU decides",
                 claim.title(),
                 parts.txg,
-                parts.sync_s
+                sync_s
             ));
         }
     }

@@ -8,7 +8,7 @@ use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
 use crate::history::message::{FrameError, Frames, Message};
 use crate::trace::{Command, Entry, EntryAt, EntryNo, TraceEnd};
-use crate::units::{EventNo, LabNs, StreamId, Txg};
+use crate::units::{EventNo, LabNs, RunId, StreamId, Txg};
 use crate::verify::durable::{AnsweredFlush, Flushes};
 use crate::verify::verdict::Verdict;
 use std::path::Path;
@@ -40,6 +40,14 @@ pub enum EvidenceError {
     /// The disk's entries cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// It is another run's.
+    #[error("the trace is of run {run}, the plan of run {expected}")]
+    Foreign {
+        /// The trace's.
+        run: RunId,
+        /// The plan's.
+        expected: RunId,
+    },
     /// It ends before the cut.
     #[error("the trace holds no cut: {end}")]
     NoCut {
@@ -88,6 +96,7 @@ impl EvidenceError {
             EvidenceError::History(error) if error.is_missing_data() => Verdict::NotMeasured,
             EvidenceError::Log(LogError::Trace(_)) => Verdict::NotMeasured,
             EvidenceError::Log(LogError::Impossible { .. })
+            | EvidenceError::Foreign { .. }
             | EvidenceError::Message { .. }
             | EvidenceError::History(_)
             | EvidenceError::Clock(ClockError::Contradiction { .. }) => Verdict::HarnessBroken,
@@ -98,7 +107,11 @@ impl EvidenceError {
 /// Reads the trace of a run.
 pub fn of_run(folder: &RunDir, facts: &RunFacts) -> Result<Evidence, EvidenceError> {
     let streams: Vec<StreamId> = facts.plan.streams.iter().map(|stream| stream.id).collect();
-    read(&folder.trace(), &streams, facts.scenario.cut.crash_model)
+    let evidence = read(&folder.trace(), &streams, facts.scenario.cut.crash_model)?;
+    match evidence.log.header.run {
+        run if run == facts.plan.run => Ok(evidence),
+        run => Err(EvidenceError::Foreign { run, expected: facts.plan.run }),
+    }
 }
 
 /// Reads the trace at `path`; `streams` are the plan's.

@@ -5,6 +5,7 @@ use super::inspect::Observation;
 use super::report::Versions;
 use crate::cut::choose::CutPlan;
 use crate::guest::Accel;
+use crate::guest::cache::hex;
 use crate::record::wire::{Decoder, WireError, encode};
 use crate::stack::scenario::Scenario;
 use crate::verify::consistent::Recovery;
@@ -12,6 +13,8 @@ use crate::verify::txgs::TxgLimits;
 use crate::workload::plan::Plan;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +27,12 @@ pub const FORMAT: u32 = 1;
 pub struct RunFacts {
     /// Version of this document.
     pub format: u32,
+    /// SHA-256 of the files that the verdicts rest on, by name: a file that differs is not judged.
+    pub sha256: BTreeMap<String, String>,
     /// Everything random but the run id follows from it.
     pub seed: u64,
+    /// Name or path of the scenario, as it was asked for.
+    pub asked: String,
     /// The `--set`s.
     pub sets: Vec<String>,
     /// The scenario with every `--set` applied.
@@ -92,17 +99,73 @@ impl RunFacts {
     /// Reads a run's facts.
     pub fn load(folder: &RunDir) -> Result<RunFacts, FactsError> {
         let facts: RunFacts = read_json(&folder.facts())?;
-        if facts.format == FORMAT {
-            return Ok(facts);
+        let bad = |problem| Err(FactsError::Content { path: folder.facts(), problem });
+        if facts.format != FORMAT {
+            return bad(format!("format {} is not {FORMAT}, this version's", facts.format));
         }
-        let problem = format!("format {} is not {FORMAT}, this version's", facts.format);
-        Err(FactsError::Content { path: folder.facts(), problem })
+        if let Err(unsound) = facts.scenario.check() {
+            return bad(unsound.to_string());
+        }
+        if facts.plan != facts.scenario.plan(facts.plan.run, facts.seed) {
+            return bad("its plan is not the one of its scenario and seed".to_owned());
+        }
+        facts.check_files(folder)?;
+        Ok(facts)
+    }
+
+    /// Takes the digests of the files that are there.
+    pub fn seal(&mut self, folder: &RunDir) -> Result<(), FactsError> {
+        self.sha256 = digests(folder)?;
+        Ok(())
+    }
+
+    fn check_files(&self, folder: &RunDir) -> Result<(), FactsError> {
+        let now = digests(folder)?;
+        let differs = |name: &&String| now.get(*name) != self.sha256.get(*name);
+        match self.sha256.keys().chain(now.keys()).find(differs) {
+            None => Ok(()),
+            Some(name) => Err(FactsError::Content {
+                path: folder.path().join(name),
+                problem: "it is not the file that this run wrote (SHA-256 differs)".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Digests of the trace and, where the run came so far, of what was observed.
+fn digests(folder: &RunDir) -> Result<BTreeMap<String, String>, FactsError> {
+    let mut digests = BTreeMap::new();
+    for path in [folder.trace(), folder.recovery(), folder.observed()] {
+        if !path.exists() {
+            continue;
+        }
+        let cannot = |source| FactsError::Read { path: path.clone(), source };
+        let mut hasher = Sha256::new();
+        io::copy(&mut fs::File::open(&path).map_err(cannot)?, &mut Hashing(&mut hasher))
+            .map_err(cannot)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        digests.insert(name, hex(&hasher.finalize()));
+    }
+    Ok(digests)
+}
+
+/// Feeds what is copied into a digest.
+struct Hashing<'a>(&'a mut Sha256);
+
+impl io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 impl Observation {
-    /// Reads what was found in a run's crash state.
-    pub fn load(folder: &RunDir) -> Result<Observation, FactsError> {
+    /// Reads what was found in a run's crash state: the file of each of the plan's streams, in order.
+    pub fn load(folder: &RunDir, plan: &Plan) -> Result<Observation, FactsError> {
         let recovery: Recovery = read_json(&folder.recovery())?;
         let path = folder.observed();
         let bytes = read(&path)?;
@@ -121,6 +184,12 @@ impl Observation {
         }
         if !rest.is_empty() || decoder.is_within_a_file() {
             let problem = "it ends inside a file's blocks".to_owned();
+            return Err(FactsError::Content { path, problem });
+        }
+        let was_read = recovery.import.code == Some(0);
+        let planned = plan.streams.iter().map(|stream| stream.id).filter(|_| was_read);
+        if !planned.eq(files.iter().map(|file| file.stream)) {
+            let problem = "it does not hold one file for each stream of the plan".to_owned();
             return Err(FactsError::Content { path, problem });
         }
         Ok(Observation { recovery, files })

@@ -27,6 +27,13 @@ impl RunDir {
         }
     }
 
+    /// Whether runs can be kept under `runs`, which is made if missing: better known before a guest
+    /// is built than after.
+    pub fn check(runs: &Path) -> io::Result<()> {
+        fs::create_dir_all(runs)?;
+        tempfile::tempfile_in(runs).map(drop)
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.0

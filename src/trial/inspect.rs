@@ -39,10 +39,17 @@ pub fn run(
     watch: &Watch,
 ) -> Result<Observation> {
     let added = guest.add_disk(&DiskSource::nbd(disk.socket()), DiskBus::VirtioBlk)?;
-    let recovery = match recover(&mut guest.control, scenario, &added.device, watch) {
-        Ok(recovery) => recovery,
-        Err(error) => return died(error),
-    };
+    look(guest, &added.device, scenario, plan, watch).or_else(died)
+}
+
+fn look(
+    guest: &mut Guest,
+    device: &str,
+    scenario: &Scenario,
+    plan: &Plan,
+    watch: &Watch,
+) -> Result<Observation> {
+    let recovery = recover(&mut guest.control, scenario, device, watch)?;
     let mut files = Vec::new();
     if recovery.import.code == Some(0) {
         watch.stage("reading every record back");
@@ -69,14 +76,18 @@ fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
 
 /// A kernel that dies over a state is an outcome of that state; a guest that was lost otherwise is
 /// an error of the trial.
-fn died(error: StackError) -> Result<Observation> {
-    match error {
-        StackError::Guest(GuestError::Ended { ref console, .. })
+fn died(error: anyhow::Error) -> Result<Observation> {
+    let of_guest = match error.downcast_ref() {
+        Some(StackError::Guest(guest)) => Some(guest),
+        _ => error.downcast_ref::<GuestError>(),
+    };
+    match of_guest {
+        Some(GuestError::Ended { console, .. })
             if DEATH.iter().any(|word| console.contains(word)) =>
         {
             let panic = Some(console.clone());
             Ok(Observation { recovery: Recovery::of_dead_guest(panic), files: Vec::new() })
         }
-        other => Err(other.into()),
+        _ => Err(error),
     }
 }

@@ -34,7 +34,7 @@ const TXG_LOOK_MS: u64 = 100;
 /// Filling files and hashing bodies takes seconds in emulation.
 const PREPARE: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_secs(30);
-/// A commit that was waited for this much longer than the timer needs will not come.
+/// A commit that was waited for this much longer than three timers need will not come.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Messages that QEMU had taken before it died are read until its socket ends.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -96,8 +96,9 @@ pub fn run(
     let begin = lab_now();
     guest.control.call(Request::StartLoad, SHORT)?;
 
+    let timeout = Duration::from_secs(u64::from(scenario.stack.txg_timeout_s));
     let cut_plan = choose(&scenario.cut, scenario.stack.txg_timeout_s, plan.seed);
-    let cut_at = wait_for_cut(&mut guest, disk, cut_plan, begin, watch)?;
+    let cut_at = wait_for_cut(&mut guest, disk, cut_plan, timeout, begin, watch)?;
     let id = ProcessId::of(guest.pid()).context("QEMU was gone before the script could cut it")?;
     script.cut(Victim { pid: id.pid, starttime: id.start })?;
     let power_off = Duration::from_nanos(lab_now().0 - cut_at.0);
@@ -128,6 +129,7 @@ fn wait_for_cut(
     guest: &mut Guest,
     disk: &Disk,
     plan: CutPlan,
+    timeout: Duration,
     begin: LabNs,
     watch: &Watch,
 ) -> Result<LabNs> {
@@ -153,7 +155,7 @@ fn wait_for_cut(
         CutPlan::Uniform { .. } => Ok(recorder.cut("at an instant drawn from the seed")?),
         CutPlan::Worst { commit, .. } => {
             disk.server.arm(CutRule::AtCommit { nth: commit });
-            wait_for_commit(guest, disk, commit, meter, watch)
+            wait_for_commit(guest, disk, commit, timeout, meter, watch)
         }
     }
 }
@@ -162,10 +164,11 @@ fn wait_for_commit(
     guest: &mut Guest,
     disk: &Disk,
     commit: u32,
+    timeout: Duration,
     mut meter: Meter,
     watch: &Watch,
 ) -> Result<LabNs> {
-    let patience = Instant::now() + COMMIT_PATIENCE;
+    let patience = Instant::now() + COMMIT_PATIENCE + 3 * timeout;
     loop {
         watch.check()?;
         meter.show(watch, &disk.recorder);
@@ -179,7 +182,7 @@ fn wait_for_commit(
         if Instant::now() > patience {
             bail!(
                 "commit {commit} of the pool did not reach the disk within {} s of waiting for it",
-                COMMIT_PATIENCE.as_secs()
+                (COMMIT_PATIENCE + 3 * timeout).as_secs()
             );
         }
         // The cut may come while the guest is asked: then its answer, if any, is of no use.

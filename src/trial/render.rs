@@ -107,13 +107,20 @@ fn dataset_line(name: &str, fate: &DatasetFate) -> String {
 }
 
 fn parts_line(parts: &WindowParts, slowdown: f64) -> String {
+    let Some(sync_s) = parts.sync_s else {
+        return format!(
+            "first lost txg {}: not yet syncing when last seen, {} old at the cut",
+            parts.txg,
+            interval(&parts.total)
+        );
+    };
     format!(
         "first lost txg {}: open {:.3} + quiesce {:.3} + wait {:.3} + sync {:.3} s = {} at the cut; all but open shrink on a real CPU (this guest's is {slowdown:.1} times slower)",
         parts.txg,
         parts.open_s,
         parts.quiesce_s,
         parts.wait_s,
-        parts.sync_s,
+        sync_s,
         interval(&parts.total)
     )
 }
@@ -228,6 +235,15 @@ fn txgs(out: &mut String, report: &TrialReport) {
     }
 }
 
+/// A word as a shell takes it whole.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 fn setting(out: &mut String, report: &TrialReport) {
     let (versions, disk, cut) = (&report.versions, &report.disk, &report.cut);
     let _ = writeln!(out, "\n## Setting\n");
@@ -270,10 +286,13 @@ fn setting(out: &mut String, report: &TrialReport) {
     let stages: Vec<String> =
         report.stages.iter().map(|(stage, s)| format!("{stage} {s:.1} s")).collect();
     let _ = writeln!(out, "- stages: {}", stages.join(", "));
-    let sets: String = report.sets.iter().map(|set| format!(" --set {set}")).collect();
+    let sets: String = report.sets.iter().map(|set| format!(" --set {}", quoted(set))).collect();
+    let suite = versions.suite.name();
     let _ = writeln!(
         out,
-        "\nThe plan again (a guest's timing does not repeat, the plan does):\n\n    plugpull trial {} --seed {}{sets}",
-        report.scenario.name, report.seed
+        "\nThe plan again (a guest's timing does not repeat, the plan does):\n\n    plugpull trial {} --seed {} --suite {suite} --accel {}{sets}",
+        quoted(&report.asked),
+        report.seed,
+        report.acceleration
     );
 }

@@ -34,6 +34,8 @@ pub struct TrialReport {
     pub run: RunId,
     /// The scenario as it was run, every `--set` applied.
     pub scenario: Scenario,
+    /// Name or path of the scenario, as it was asked for.
+    pub asked: String,
     /// The `--set`s.
     pub sets: Vec<String>,
     /// SHA-256 of the plan without its run id: the same for the same scenario and seed.
@@ -155,8 +157,8 @@ pub struct WindowParts {
     pub quiesce_s: f64,
     /// Seconds waiting for the sync thread.
     pub wait_s: f64,
-    /// Seconds syncing until the cut.
-    pub sync_s: f64,
+    /// Seconds syncing until the cut; none if it was not yet syncing when last seen.
+    pub sync_s: Option<f64>,
     /// From its birth to the cut.
     pub total: Seconds,
 }

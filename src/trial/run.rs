@@ -22,6 +22,7 @@ use crate::units::RunId;
 use crate::workload::plan::Plan;
 use anyhow::{Context, Result};
 use rand::Rng;
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct Setting<'a> {
 pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
     let scenario = settings::load(&options.scenario, &options.sets)?;
     CutScript::find(&scenario.cut.script)?;
+    RunDir::check(&options.runs)
+        .with_context(|| format!("cannot write in {}", options.runs.display()))?;
     let plan = scenario.plan(new_run_id(), options.seed);
     let stages = Stages::new(watch);
     let lab = Lab::prepare(guest_config(options, &scenario), stages.watch())?;
@@ -70,6 +73,7 @@ pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
     }
     stages.watch().stage("judging");
     (facts.stages, facts.notes) = stages.finish();
+    facts.seal(&folder)?;
     folder.write_facts(&facts).context("cannot keep the run's facts")?;
     let report = judge_run(&folder)?;
     Ok(Trial { report, folder })
@@ -79,7 +83,9 @@ pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
 pub fn judge_run(folder: &RunDir) -> Result<TrialReport> {
     let facts = RunFacts::load(folder)?;
     let report = match evidence::of_run(folder, &facts) {
-        Ok(evidence) => compose::judged(&facts, &evidence, &Observation::load(folder)?),
+        Ok(evidence) => {
+            compose::judged(&facts, &evidence, &Observation::load(folder, &facts.plan)?)
+        }
         Err(error) => compose::unjudged(&facts, &error),
     };
     let markdown = render::markdown(&report);
@@ -93,7 +99,9 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
     let Setting { options, scenario, plan, lab } = *setting;
     RunFacts {
         format: facts::FORMAT,
+        sha256: BTreeMap::new(),
         seed: options.seed,
+        asked: options.scenario.clone(),
         sets: options.sets.clone(),
         scenario: scenario.clone(),
         plan: plan.clone(),

@@ -162,7 +162,10 @@ impl Case<'_> {
         }
         match claim.kind {
             ClaimKind::Consistent => self.consistent(surveys),
-            ClaimKind::Intact => intact::judge(&surveys.values().collect::<Vec<_>>()),
+            ClaimKind::Intact => {
+                let all: Vec<&StreamSurvey> = surveys.values().collect();
+                bar_without_load(intact::judge(&all), &all)
+            }
             ClaimKind::PointInTime => self.point_in_time(dataset, surveys),
             ClaimKind::Durable => {
                 let streams = self.streams(surveys, |name| name == dataset);
@@ -201,7 +204,8 @@ impl Case<'_> {
         }
         let group = self.streams(surveys, |name| self.is_disabled(name));
         let pairs: Vec<_> = group.into_iter().map(|(_, survey, said)| (survey, said)).collect();
-        point_in_time::judge(&pairs, OrderedBy::Done)
+        let surveys: Vec<&StreamSurvey> = pairs.iter().map(|(survey, _)| *survey).collect();
+        bar_without_load(point_in_time::judge(&pairs, OrderedBy::Done), &surveys)
     }
 
     fn loss_evidence(
@@ -275,7 +279,6 @@ impl Case<'_> {
         });
         LargestWindow {
             span: Span::default(),
-            before: None,
             commits: proven.len() as u64,
             untold: unproven.len() as u64,
         }
@@ -330,6 +333,14 @@ impl Case<'_> {
 }
 
 type Streams<'a> = [(&'a StreamPlan, &'a StreamSurvey, &'a StreamHistory)];
+
+/// Where only the set-up is left, nothing of the load could have been damaged or out of order.
+fn bar_without_load(judgement: Judgement, surveys: &[&StreamSurvey]) -> Judgement {
+    match surveys.iter().any(|survey| survey.load_survived()) {
+        true => judgement,
+        false => judgement.bar_pass("nothing of the load survived, only what the set-up wrote"),
+    }
+}
 
 /// Whether dirty bytes closed a group, or may have: what the rows do not tell is not a pass.
 fn may_be_dirty(story: &TxgStory) -> bool {

@@ -29,6 +29,18 @@ pub struct Recovery {
 }
 
 impl Recovery {
+    /// What is known when the file system below the pool could not even be mounted.
+    pub fn of_unmountable(words: &str) -> Recovery {
+        let said = ExecResult {
+            code: Some(32), // mount(8)'s own for a mount that failed
+            timed_out: false,
+            stdout: String::new(),
+            stderr: format!("the file system that holds the pool does not mount: {words}"),
+            took_ns: 0,
+        };
+        Recovery { leak_check: said.clone(), import: said, ..Recovery::of_dead_guest(None) }
+    }
+
     /// What is known when the kernel died before any tool had answered.
     pub fn of_dead_guest(panic: Option<String>) -> Recovery {
         let unsaid = ExecResult {
@@ -88,7 +100,7 @@ pub fn judge(recovery: &Recovery, expected: ExpectedTxg) -> Judgement {
         import(&recovery.import),
         txg(recovery.used, expected),
         scrub(recovery),
-        reading(recovery.unreadable),
+        reading(recovery),
     ];
     let verdict = Verdict::of_all(checks.iter().map(|check| match check {
         Check::Good(_) => Verdict::Held,
@@ -124,13 +136,24 @@ fn tail(run: &ExecResult) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
 }
 
+/// A tool that was killed, or that had no memory, says nothing of the file system. One that gave up
+/// by itself over what it found (an assertion ends in a signal too) says why.
+fn is_the_labs_fault(run: &ExecResult) -> bool {
+    let said = |words: &str| run.stderr.contains(words) || run.stdout.contains(words);
+    let asserted = said("VERIFY") || said("ASSERT");
+    said("Cannot allocate memory") || (run.code.is_none() && !asserted)
+}
+
 fn leaks(run: &ExecResult) -> Check {
     let clean = run.stdout.contains("No leaks (block sum matches space maps exactly)");
     match run.code {
         _ if run.timed_out => Check::Unknown("zdb -e -bc did not end in time".to_owned()),
         Some(0) if clean => Check::Good("zdb -e -bc: no leaks, every block's checksum".to_owned()),
+        _ if is_the_labs_fault(run) => {
+            Check::Unknown(format!("zdb -e -bc could not do its work: {}", tail(run)))
+        }
         Some(code) => Check::Bad(format!("zdb -e -bc ended with {code}: {}", tail(run))),
-        None => Check::Bad(format!("zdb -e -bc was ended by a signal: {}", tail(run))),
+        None => Check::Bad(format!("zdb -e -bc gave up by a signal: {}", tail(run))),
     }
 }
 
@@ -138,6 +161,9 @@ fn import(run: &ExecResult) -> Check {
     match run.code {
         _ if run.timed_out => Check::Unknown("zpool import did not end in time".to_owned()),
         Some(0) => Check::Good("imported without a flag".to_owned()),
+        _ if is_the_labs_fault(run) => {
+            Check::Unknown(format!("zpool import could not do its work: {}", tail(run)))
+        }
         _ => Check::Bad(format!("zpool import failed: {}", tail(run))),
     }
 }
@@ -178,8 +204,9 @@ fn scrub(recovery: &Recovery) -> Check {
     }
 }
 
-fn reading(unreadable: u64) -> Check {
-    match unreadable {
+fn reading(recovery: &Recovery) -> Check {
+    match recovery.unreadable {
+        _ if recovery.import.code != Some(0) => Check::Good(String::new()),
         0 => Check::Good("every file was read".to_owned()),
         n => Check::Bad(format!("{n} blocks could not be read")),
     }

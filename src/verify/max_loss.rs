@@ -149,7 +149,7 @@ fn bars(evidence: &Evidence) -> Vec<String> {
 mod tests {
     use super::super::window::Seconds;
     use super::*;
-    use crate::units::{Seq, StreamId, Txg};
+    use crate::units::{Seq, StreamId};
 
     const S: i64 = 1_000_000_000;
 
@@ -170,7 +170,7 @@ mod tests {
             },
             predicted: Prediction::Window(own),
             one_instant: true,
-            largest: LargestWindow { span: largest, before: Some(Txg(9)), commits: 2, untold: 0 },
+            largest: LargestWindow { span: largest, commits: 2, untold: 0 },
             pauses: Vec::new(),
             load_ns: 15 * S as u64,
             slowest_sync_ns: S as u64 / 5,

@@ -53,13 +53,12 @@ impl AckTimes {
     }
 }
 
-/// The largest window at any instant from `begin` to the cut, and how many commits it rests on.
+/// The largest window at any instant from `begin` to the cut, the cut included, and how many commits
+/// it rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LargestWindow {
-    /// The window just before the worst commit became durable.
+    /// The window just before the worst commit became durable, or at the cut.
     pub span: Span,
-    /// The txg whose commit ended it.
-    pub before: Option<Txg>,
     /// Commits in the load whose window could be told.
     pub commits: u64,
     /// Commits in the load for which the birth that they rest on was not reported.
@@ -76,20 +75,22 @@ pub fn largest_window(
     cut: LabNs,
 ) -> LargestWindow {
     let mut largest = LargestWindow::default();
-    for pair in commits.windows(2) {
+    // The cut ends the last window as a commit would have: under a model that leaves an uberblock by
+    // chance, the same cut may also show the state without it.
+    let at_cut = Commit { txg: Txg(u64::MAX), durable: cut };
+    let in_time = commits.iter().copied().filter(|commit| commit.durable < cut);
+    let ends: Vec<Commit> = in_time.chain([at_cut]).collect();
+    for pair in ends.windows(2) {
         let (before, commit) = (pair[0], pair[1]);
-        if commit.durable <= begin || commit.durable > cut {
+        if commit.durable <= begin {
             continue;
         }
         let Some(birth) = birth_of(Txg(before.txg.0.saturating_add(1))) else {
             largest.untold += 1;
             continue;
         };
-        largest.commits += 1;
+        largest.commits += u64::from(commit != at_cut);
         let span = acks.window(clock, birth, LabInterval::exact(commit.durable));
-        if span.hi_ns > largest.span.hi_ns {
-            largest.before = Some(commit.txg);
-        }
         largest.span = largest.span.max(span);
     }
     largest
@@ -141,10 +142,21 @@ mod tests {
         let commits = [commit(4, 500), commit(5, 2_000), commit(6, 8_000), commit(7, 9_500)];
         let births = |txg: Txg| Some(GuestNs([0, 1_000, 1_500, 7_000][txg.0 as usize - 4]));
         let found = largest_window(&times, &clock(), &commits, births, LabNs(600), LabNs(9_000));
-        assert_eq!(found.before, Some(Txg(6)));
         assert_eq!(found.commits, 2);
         let truth = 8_000 - 1_520;
         assert!(found.span.lo_ns <= truth && truth <= found.span.hi_ns, "{found:?}");
+    }
+
+    #[test]
+    fn the_cut_ends_a_window_even_where_a_later_group_may_survive_by_chance() {
+        let acks: Vec<Ack> = (1..100).map(|n| ack(n * 100, n * 100 + 10, n * 100 + 20)).collect();
+        let commits = [commit(4, 500), commit(5, 2_000)];
+        let births = |txg: Txg| Some(GuestNs([1_000, 1_500][txg.0 as usize - 5]));
+        let times = AckTimes::new(&acks);
+        let found = largest_window(&times, &clock(), &commits, births, LabNs(600), LabNs(9_000));
+        let truth = 9_000 - 1_520;
+        assert!(found.span.lo_ns <= truth && truth <= found.span.hi_ns, "{found:?}");
+        assert_eq!(found.commits, 1);
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 //! in one way at a time, and judged again. Each fault must be classed as what it is, by the oracle
 //! that is there for it; the untouched data must pass the same claims.
 
-use super::support::{Trial, alone};
+use super::support::{Trial, alone, plugpull};
 use plugpull::record::layout::{self, RECORD_BYTES, RecordBytes};
 use plugpull::record::observed::{ObservedBlock, ObservedFile};
 use plugpull::record::ring;
@@ -27,7 +27,7 @@ struct Run {
 
 impl Run {
     fn observed(&self) -> Observation {
-        Observation::load(&self.folder).unwrap()
+        Observation::load(&self.folder, &self.facts.plan).unwrap()
     }
 
     /// The report when `plant` has changed what was observed.
@@ -104,6 +104,28 @@ fn guest_each_fault_planted_in_what_a_real_cut_left_is_classed_as_what_it_is() {
     a_stale_version_is_classed(&run);
     a_lost_middle_violates_point_in_time(&run);
     a_lost_billing_record_violates_durable(&run);
+    a_folder_whose_files_were_changed_is_not_judged(&run);
+}
+
+/// A cut-off file, a flipped bit or another run's file never makes a verdict, let alone a better one.
+fn a_folder_whose_files_were_changed_is_not_judged(run: &Run) {
+    let folder = run.folder.path();
+    for name in ["trace", "observed", "recovery.json"] {
+        let path = folder.join(name);
+        let good = std::fs::read(&path).unwrap();
+        let mut flipped = good.clone();
+        flipped[good.len() / 2] ^= 1;
+        for bad in [&good[..good.len() - 1], &flipped] {
+            std::fs::write(&path, bad).unwrap();
+            let judged = plugpull().arg("judge").arg(folder).output().unwrap();
+            let words = String::from_utf8_lossy(&judged.stderr);
+            assert_eq!(judged.status.code(), Some(2), "{name}: {words}");
+            assert!(words.contains(name) && words.contains("SHA-256"), "{words}");
+        }
+        std::fs::write(&path, good).unwrap();
+    }
+    let judged = plugpull().arg("judge").arg(folder).output().unwrap();
+    assert_ne!(judged.status.code(), Some(2), "control: the files are as they were");
 }
 
 fn untouched_data_pass_and_judging_again_says_the_same(run: &Run, trial: &Trial) {

@@ -2,6 +2,7 @@
 
 use super::programs::{BenchError, Load, QemuNbd, Rate, fio, io};
 use crate::disk::{DiskConfig, DiskLog, DiskServer, Timing};
+use crate::guest::progress::Watch;
 use crate::trace::{Recorder, TraceHeader};
 use crate::units::RunId;
 use std::fmt;
@@ -77,19 +78,20 @@ pub struct BenchReport {
 }
 
 /// Measures the disk against qemu-nbd, and its memory.
-pub fn compare(config: &BenchConfig) -> Result<BenchReport, BenchError> {
+pub fn compare(config: &BenchConfig, watch: &Watch) -> Result<BenchReport, BenchError> {
+    watch.stage("memory for each recorded write");
     // First, while the process's memory holds nothing else that could be used again.
     let memory = memory(config)?;
     let mut cases = Vec::new();
     for (block_bytes, bytes) in [(4 << 10, config.bytes), (128 << 10, 4 * config.bytes)] {
         for pattern in ["randwrite", "write", "randrw"] {
-            cases.push(case(config, &Load { block_bytes, pattern, bytes })?);
+            cases.push(case(config, &Load { block_bytes, pattern, bytes }, watch)?);
         }
     }
     Ok(BenchReport { cases, memory })
 }
 
-fn case(config: &BenchConfig, load: &Load) -> Result<CaseReport, BenchError> {
+fn case(config: &BenchConfig, load: &Load, watch: &Watch) -> Result<CaseReport, BenchError> {
     let mut report = CaseReport {
         name: format!("{}k {}", load.block_bytes >> 10, load.pattern),
         ours: Vec::new(),
@@ -97,7 +99,9 @@ fn case(config: &BenchConfig, load: &Load) -> Result<CaseReport, BenchError> {
         writes: 0,
         recorded: 0,
     };
+    watch.stage(format!("{}: the disk and qemu-nbd in turn", report.name));
     for _ in 0..config.pairs.max(1) {
+        watch.check()?;
         let folder = folder(config)?;
         let (rate, log) = record(folder.path(), load)?;
         report.ours.push(rate.bytes_per_s);

@@ -36,6 +36,9 @@ pub enum BenchError {
         /// What the system said.
         source: io::Error,
     },
+    /// The user wants to stop.
+    #[error(transparent)]
+    Guest(#[from] crate::guest::error::GuestError),
     /// The disk did not start.
     #[error(transparent)]
     Disk(#[from] crate::disk::DiskError),

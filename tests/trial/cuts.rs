@@ -16,6 +16,7 @@ fn guest_the_default_is_consistent_intact_and_of_one_instant_for_ten_seeds() {
         assert_eq!(trial.outcomes("billing", DAMAGE), 0, "seed {seed}: {trial}");
         assert_eq!(trial.outcomes("billing", LOSS), 0, "seed {seed}: {trial}");
         assert_eq!(trial.outcomes("customer", DAMAGE), 0, "seed {seed}: {trial}");
+        assert_window_agrees_with_the_txgs(&trial);
     }
 }
 
@@ -32,8 +33,8 @@ fn guest_nothing_acked_is_lost_with_sync_standard_on_both_for_ten_seeds() {
                 "{claims}\n[[claim]]\nkind = \"durable\"\ndataset = \"customer\"\nsays = \"all of it\"\n"
             )
         });
-        let trial =
-            Trial::run_scenario(&scenario, &["--load-seconds", "2", "--cut", "uniform"], seed);
+        let short = ["--load-seconds", "2", "--cut", "uniform", "--set", "stack.txg_timeout_s=1"];
+        let trial = Trial::run_scenario(&scenario, &short, seed);
         for dataset in ["customer", "billing"] {
             assert_eq!(trial.verdict_on("durable", dataset), "held", "seed {seed}: {trial}");
             assert_eq!(trial.outcomes(dataset, DAMAGE), 0, "seed {seed}: {trial}");
@@ -102,7 +103,7 @@ fn guest_a_load_that_is_too_short_or_stalls_cannot_hold_max_loss() {
 fn guest_a_claim_that_is_true_holds_and_a_vm_kill_is_not_called_power_loss() {
     let _alone = alone();
     let sets = ["--set", "stack.txg_timeout_s=1", "--load-seconds", "8"];
-    let honest = Trial::run(&sets, 26);
+    let honest = Trial::run_steady(&sets, 26);
     assert_eq!(honest.verdict("max-loss"), "held", "{honest}");
     assert_eq!(honest.verdict("point-in-time"), "held", "{honest}");
     assert!(honest.dataset("customer")["lost_operations"].as_u64() > Some(0), "{honest}");
@@ -120,13 +121,11 @@ fn guest_a_claim_that_is_true_holds_and_a_vm_kill_is_not_called_power_loss() {
     assert_ne!(kill.json["run"], honest.json["run"], "but never the same run");
 }
 
-#[test]
-fn guest_five_seconds_do_not_hold_and_the_window_agrees_with_the_txgs() {
-    let _alone = alone();
-    let trial = Trial::run(&["--load-seconds", "15"], 27);
+/// The records, the txgs and the verdict tell one story of customer's loss.
+fn assert_window_agrees_with_the_txgs(trial: &Trial) {
     let window = &trial.dataset("customer")["loss_window_s"];
     let (lo, hi) = (window["lo"].as_f64().unwrap(), window["hi"].as_f64().unwrap());
-    assert!(lo > 4.0 && hi < 15.0 && hi - lo < 0.05, "{trial}");
+    assert!(lo > 4.0 && hi < 15.0 && hi - lo < 0.2, "{trial}");
     let predicted = &trial.dataset("customer")["predicted_window_s"];
     assert!(
         predicted["lo"].as_f64() <= Some(hi) && predicted["hi"].as_f64() >= Some(lo),

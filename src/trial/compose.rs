@@ -188,11 +188,17 @@ fn disk_report(log: &DiskLog) -> DiskReport {
 
 /// The parts of the window of the first lost group, from its row and the cut.
 fn first_lost(evidence: &Evidence, used: Option<Txg>) -> Option<WindowParts> {
-    let row = evidence.history.txgs.get(&Txg(used?.0.saturating_add(1)))?;
+    // A group without changes commits without an uberblock: it holds nothing that could be lost.
+    let is_on_disk = |txg| evidence.log.uberblocks.iter().any(|sighting| sighting.txg == txg);
+    let (_, row) = evidence
+        .history
+        .txgs
+        .range(Txg(used?.0.saturating_add(1))..)
+        .find(|(txg, row)| row.state != TxgState::Committed || is_on_disk(**txg))?;
     let total = Span::since(&evidence.clock, row.birth, evidence.cut_interval());
     // The numbers come from messages, so their sums are bounded.
     let before_sync = row.open_ns.saturating_add(row.quiesce_ns).saturating_add(row.wait_ns);
-    let syncing = row.state >= TxgState::Syncing;
+    let syncing = row.state == TxgState::Syncing;
     let sync_ns = syncing.then(|| (total.hi_ns.max(0) as u64).saturating_sub(before_sync));
     Some(WindowParts {
         txg: row.txg,

@@ -109,7 +109,7 @@ fn dataset_line(name: &str, fate: &DatasetFate) -> String {
 fn parts_line(parts: &WindowParts, slowdown: f64) -> String {
     let Some(sync_s) = parts.sync_s else {
         return format!(
-            "first lost txg {}: not yet syncing when last seen, {} old at the cut",
+            "first lost txg {}: not syncing when last seen, {} old at the cut",
             parts.txg,
             interval(&parts.total)
         );

@@ -157,7 +157,7 @@ pub struct WindowParts {
     pub quiesce_s: f64,
     /// Seconds waiting for the sync thread.
     pub wait_s: f64,
-    /// Seconds syncing until the cut; none if it was not yet syncing when last seen.
+    /// Seconds syncing until the cut; none if it was not syncing when last seen.
     pub sync_s: Option<f64>,
     /// From its birth to the cut.
     pub total: Seconds,

@@ -8,6 +8,7 @@ use super::report::{
 };
 use crate::disk::{CrashModel, DiskLog, durable_requests};
 use crate::guest::Accel;
+use crate::guest::cache::hex;
 use crate::history::log::StreamHistory;
 use crate::history::message::TxgState;
 use crate::record::classify::classify;
@@ -170,7 +171,7 @@ fn plan_digest(plan: &Plan) -> String {
     let plan = Plan { run: RunId([0; 16]), ..plan.clone() };
     // A plan is numbers and text; it always has a JSON form.
     let json = serde_json::to_vec(&plan).unwrap_or_default();
-    Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(json))
 }
 
 fn disk_report(log: &DiskLog) -> DiskReport {

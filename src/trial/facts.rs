@@ -5,7 +5,8 @@ use super::inspect::Observation;
 use super::report::Versions;
 use crate::cut::choose::CutPlan;
 use crate::guest::Accel;
-use crate::guest::cache::hex;
+use crate::guest::cache::digest_of_file;
+use crate::guest::error::GuestError;
 use crate::record::wire::{Decoder, WireError, encode};
 use crate::stack::scenario::Scenario;
 use crate::verify::consistent::Recovery;
@@ -13,7 +14,6 @@ use crate::verify::txgs::TxgLimits;
 use crate::workload::plan::Plan;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -76,6 +76,9 @@ pub enum FactsError {
         /// What is wrong.
         problem: String,
     },
+    /// A file cannot be read for its digest.
+    #[error(transparent)]
+    Digest(#[from] GuestError),
     /// What was read back cannot be decoded.
     #[error("{}: {source}", path.display())]
     Observed {
@@ -139,28 +142,10 @@ fn digests(folder: &RunDir) -> Result<BTreeMap<String, String>, FactsError> {
         if !path.exists() {
             continue;
         }
-        let cannot = |source| FactsError::Read { path: path.clone(), source };
-        let mut hasher = Sha256::new();
-        io::copy(&mut fs::File::open(&path).map_err(cannot)?, &mut Hashing(&mut hasher))
-            .map_err(cannot)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        digests.insert(name, hex(&hasher.finalize()));
+        digests.insert(name, digest_of_file(&path)?);
     }
     Ok(digests)
-}
-
-/// Feeds what is copied into a digest.
-struct Hashing<'a>(&'a mut Sha256);
-
-impl io::Write for Hashing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Observation {

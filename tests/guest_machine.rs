@@ -1,11 +1,16 @@
 //! Drives real guests: the image is built on demand, the guest saved on demand, all by the tool.
 
 use plugpull::agent::protocol::Request;
+use plugpull::disk::{DiskConfig, DiskEvent, DiskServer, Timing};
 use plugpull::guest::link::Deadline;
 use plugpull::guest::process::ProcessId;
 use plugpull::guest::{
     DiskBus, DiskSource, Guest, GuestConfig, GuestError, Lab, Progress, Start, Watch, sweep,
 };
+use plugpull::stack::build::{build, settle};
+use plugpull::stack::settings;
+use plugpull::trace::{Recorder, TraceHeader};
+use plugpull::units::RunId;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -245,4 +250,30 @@ fn the_tool_that_gets_killed() {
     let guest = guest();
     println!("GUEST {} {}", guest.pid(), guest.console().display());
     guest.wait_end(Duration::from_secs(300)).expect("killed long before");
+}
+
+/// A group in which nothing changed writes no uberblock: without a change of its own, a set-up whose
+/// groups the timer had all closed could not be shown durable, and such a trial measured nothing.
+#[test]
+fn guest_s_set_up_is_shown_durable_also_when_the_timer_had_closed_all_its_groups() {
+    let _alone = alone();
+    let (lab, _) = lab();
+    let scenario = settings::load("zfs-sync-disabled", &["stack.txg_timeout_s=1".to_owned()]);
+    let scenario = scenario.expect("the default");
+    let folder = tempfile::tempdir().expect("a folder");
+    let header = TraceHeader::now(RunId([7; 16]), scenario.disk.size_mib << 20);
+    let recorder = Recorder::create(&folder.path().join("trace"), &header).expect("a trace");
+    let config =
+        DiskConfig { socket: folder.path().join("disk"), base: None, timing: Timing::default() };
+    let (disk, events) = DiskServer::start(config, recorder).expect("a disk");
+    let mut guest = lab.start(Start::Saved, None).expect("a guest");
+    let added = guest.add_disk(&DiskSource::nbd(disk.socket()), DiskBus::VirtioBlk);
+    let watch = Watch::new(|_| {}, Arc::default());
+    build(&mut guest.control, &scenario, &added.expect("a disk").device, &watch).expect("a pool");
+
+    // Until the pool has nothing left to write.
+    while events.recv_timeout(Duration::from_secs(4)).is_ok() {}
+    settle(&mut guest.control, &scenario).expect("settled");
+    let seen = events.recv_timeout(Duration::from_secs(1));
+    assert!(matches!(seen, Ok(DiskEvent::Commit { .. })), "{seen:?}");
 }

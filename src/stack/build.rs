@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Where the disk's file system is mounted in the guest.
 pub const DISK_MOUNT: &str = "/mnt";
+/// What `settle` changes: a user property, which means nothing to ZFS.
+const SETTLED: &str = "plugpull:settled=yes";
 /// For tools that take seconds even in emulation.
 const TOOL: Duration = Duration::from_secs(120);
 /// For requests without a tool.
@@ -187,8 +189,14 @@ pub fn check_properties(control: &mut Control, scenario: &Scenario) -> Result<()
 
 /// Brings everything written so far to the disk, on every layer: the pool, then the file system
 /// that holds it.
+///
+/// A group in which nothing changed writes no uberblock (OpenZFS, `vdev_config_sync`), so when the
+/// timer had closed the last group of the set-up already, `zpool sync` alone would leave nothing on
+/// the disk that shows it durable. A property of the pool's own changes one more group first.
 pub fn settle(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
-    control.run(&["zpool", "sync", &scenario.stack.pool], TOOL)?;
+    let pool = scenario.stack.pool.as_str();
+    control.run(&["zfs", "set", SETTLED, pool], TOOL)?;
+    control.run(&["zpool", "sync", pool], TOOL)?;
     control.run(&["busybox", "sync"], TOOL)?;
     Ok(())
 }

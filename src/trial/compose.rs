@@ -17,6 +17,7 @@ use crate::stack::scenario::ClaimSpec;
 use crate::trace::Command;
 use crate::units::{LabNs, RunId, StreamId, Txg};
 use crate::verify::case::{Case, Judged};
+use crate::verify::survey::ReadersDisagree;
 use crate::verify::verdict::{Judgement, Verdict};
 use crate::verify::window::Span;
 use crate::workload::plan::{Plan, StreamPlan};
@@ -26,40 +27,20 @@ use std::collections::BTreeMap;
 
 /// Judges a run from its facts, trace and observation. The same run gives the same report.
 pub fn judged(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> TrialReport {
-    let classify = |bytes: &[u8], stream: &StreamPlan, location| {
-        classify(&Place { plan: &facts.plan, stream, location }, bytes)
-    };
-    let case = Case {
-        scenario: &facts.scenario,
-        plan: &facts.plan,
-        history: &evidence.history,
-        clock: &evidence.clock,
-        classify: &classify,
-        files: &observed.files,
-        recovery: &observed.recovery,
-        flushes: &evidence.flushes,
-        commits: &evidence.commits,
-        written: evidence.written,
-        limits: facts.limits,
-        begin: evidence.begin,
-        cut: evidence.cut_interval(),
-    };
-    let result = match case.judge() {
-        Ok(judged) => judged,
-        Err(error) => all_claims(facts, Verdict::HarnessBroken, &error.to_string()),
-    };
+    let recording = evidence.recording;
+    let result = judge(facts, evidence, observed)
+        .unwrap_or_else(|error| all_claims(facts, Verdict::HarnessBroken, &error.to_string()));
     let mut report = frame(facts, result);
     report.cut.at = evidence.cut;
-    report.cut.how = evidence.log.cut.as_ref().map(|cut| cut.name.clone()).unwrap_or_default();
-    report.cut.after_load_s = seconds(evidence.cut.0.saturating_sub(evidence.begin.0));
+    report.cut.how = recording.log.cut.as_ref().map(|cut| cut.name.clone()).unwrap_or_default();
+    report.cut.after_load_s = seconds(evidence.cut.0.saturating_sub(recording.begin.0));
     report.cut.late_messages = evidence.history.late;
-    report.clock_error_s = seconds(evidence.clock.error_ns_max());
-    report.disk = disk_report(&evidence.log);
+    report.clock_error_s = seconds(recording.clock.error_ns_max());
+    report.disk = disk_report(&recording.log);
     let txgs = std::mem::take(&mut report.pool.txgs);
-    let in_time = evidence.commits.iter().filter(|commit| commit.durable <= evidence.cut);
     report.pool = PoolReport {
         used_txg: observed.recovery.used,
-        durable_txg: in_time.map(|commit| commit.txg).max(),
+        durable_txg: evidence.commits.iter().map(|commit| commit.txg).max(),
         written_txg: evidence.written,
         committed_txg: evidence.history.newest_committed(),
         txgs,
@@ -68,6 +49,33 @@ pub fn judged(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> 
     report.hints = failed_streams(evidence);
     report.hints.extend(what_emulation_hides(&report));
     report
+}
+
+/// Holds what was found against what was said, claim by claim.
+pub fn judge(
+    facts: &RunFacts,
+    evidence: &Evidence,
+    observed: &Observation,
+) -> Result<Judged, ReadersDisagree> {
+    let classify = |bytes: &[u8], stream: &StreamPlan, location| {
+        classify(&Place { plan: &facts.plan, stream, location }, bytes)
+    };
+    let case = Case {
+        scenario: &facts.scenario,
+        plan: &facts.plan,
+        history: &evidence.history,
+        clock: &evidence.recording.clock,
+        classify: &classify,
+        files: &observed.files,
+        recovery: &observed.recovery,
+        flushes: &evidence.recording.flushes,
+        commits: evidence.commits,
+        written: evidence.written,
+        limits: facts.limits,
+        begin: evidence.recording.begin,
+        cut: evidence.cut_interval(),
+    };
+    case.judge()
 }
 
 /// A stream whose call failed acks nothing after it; a reader must know why it stopped.
@@ -190,13 +198,14 @@ fn disk_report(log: &DiskLog) -> DiskReport {
 /// The parts of the window of the first lost group, from its row and the cut.
 fn first_lost(evidence: &Evidence, used: Option<Txg>) -> Option<WindowParts> {
     // A group without changes commits without an uberblock: it holds nothing that could be lost.
-    let is_on_disk = |txg| evidence.log.uberblocks.iter().any(|sighting| sighting.txg == txg);
+    let is_on_disk =
+        |txg| evidence.recording.log.uberblocks.iter().any(|sighting| sighting.txg == txg);
     let (_, row) = evidence
         .history
         .txgs
         .range(Txg(used?.0.saturating_add(1))..)
         .find(|(txg, row)| row.state != TxgState::Committed || is_on_disk(**txg))?;
-    let total = Span::since(&evidence.clock, row.birth, evidence.cut_interval());
+    let total = Span::since(&evidence.recording.clock, row.birth, evidence.cut_interval());
     // The numbers come from messages, so their sums are bounded.
     let before_sync = row.open_ns.saturating_add(row.quiesce_ns).saturating_add(row.wait_ns);
     let syncing = row.state == TxgState::Syncing;

@@ -3,7 +3,9 @@
 use super::facts::RunFacts;
 use super::folder::RunDir;
 use super::live::SET_UP_WRITTEN;
-use crate::disk::{Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, commit_times};
+use crate::disk::{
+    Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, UberblockSighting, commit_times,
+};
 use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
 use crate::history::message::{FrameError, Frames, Message};
@@ -13,23 +15,37 @@ use crate::verify::durable::{AnsweredFlush, Flushes};
 use crate::verify::verdict::Verdict;
 use std::path::Path;
 
-/// Everything that a trace says.
+/// Everything that a trace says, whenever the power might have gone.
 #[derive(Debug)]
-pub struct Evidence {
+pub struct Recording {
     /// The disk's side.
     pub log: DiskLog,
-    /// The guest's side.
-    pub history: History,
     /// Where the guest's clock lies on the lab's.
     pub clock: ClockMap,
     /// The flushes that the disk answered.
     pub flushes: Flushes,
-    /// When each txg became durable.
-    pub commits: Vec<Commit>,
-    /// The highest txg whose uberblock reached the disk before the cut.
-    pub written: Option<Txg>,
     /// The mark `load-begins`.
     pub begin: LabNs,
+    /// The recorded cut.
+    pub cut: LabNs,
+    streams: Vec<StreamId>,
+    /// The guest's side, in the order of arrival.
+    arrivals: Vec<Arrival>,
+    /// When each txg became durable.
+    commits: Vec<Commit>,
+}
+
+/// What a recording says if the power went at one of its entries.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    /// All of it.
+    pub recording: &'a Recording,
+    /// The guest's side; what arrived behind the cut is late.
+    pub history: History,
+    /// When each txg that was durable at the cut became so.
+    pub commits: &'a [Commit],
+    /// The highest txg whose uberblock reached the disk before the cut.
+    pub written: Option<Txg>,
     /// The cut.
     pub cut: LabNs,
 }
@@ -104,12 +120,16 @@ impl EvidenceError {
     }
 }
 
-/// Reads the trace of a run.
-pub fn of_run(folder: &RunDir, facts: &RunFacts) -> Result<Evidence, EvidenceError> {
+/// Reads the trace of a run, to be judged under `model`.
+pub fn of_run(
+    folder: &RunDir,
+    facts: &RunFacts,
+    model: CrashModel,
+) -> Result<Recording, EvidenceError> {
     let streams: Vec<StreamId> = facts.plan.streams.iter().map(|stream| stream.id).collect();
-    let evidence = read(&folder.trace(), &streams, facts.scenario.cut.crash_model)?;
-    match evidence.log.header.run {
-        run if run == facts.plan.run => Ok(evidence),
+    let recording = read(&folder.trace(), &streams, model)?;
+    match recording.log.header.run {
+        run if run == facts.plan.run => Ok(recording),
         run => Err(EvidenceError::Foreign { run, expected: facts.plan.run }),
     }
 }
@@ -119,7 +139,7 @@ pub fn read(
     path: &Path,
     streams: &[StreamId],
     model: CrashModel,
-) -> Result<Evidence, EvidenceError> {
+) -> Result<Recording, EvidenceError> {
     let (mut arrivals, mut samples, mut cut_seen) = (Vec::new(), Vec::new(), false);
     let mut bad = None;
     let log = DiskLog::read(path, |at: &EntryAt, entry: &Entry| match entry {
@@ -143,22 +163,46 @@ pub fn read(
     let begin = before_cut(LOAD_BEGINS).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
     let set_up = before_cut(SET_UP_WRITTEN).map(|mark| mark.at).ok_or(EvidenceError::NoLoad)?;
     said_once(&arrivals)?;
-    let history = History::new(streams, arrivals)?;
-    let clock = ClockMap::new(&samples)?;
-    let commits = commit_times(&log, model);
-    if !is_durable(set_up, begin, &commits, &history, &clock) {
-        return Err(EvidenceError::SetUpNotDurable);
-    }
-    Ok(Evidence {
-        history,
-        clock,
+    let recording = Recording {
+        clock: ClockMap::new(&samples)?,
         flushes: Flushes::new(answered_flushes(&log)),
-        commits,
-        written: log.uberblocks.iter().map(|sighting| sighting.txg).max(),
+        commits: commit_times(&log, model),
+        streams: streams.to_vec(),
+        arrivals,
         begin,
         cut,
         log,
-    })
+    };
+    let whole = recording.at_its_cut()?;
+    if !is_durable(set_up, &whole) {
+        return Err(EvidenceError::SetUpNotDurable);
+    }
+    Ok(recording)
+}
+
+impl Recording {
+    /// What it says of the cut that was made.
+    pub fn at_its_cut(&self) -> Result<Evidence<'_>, HistoryError> {
+        self.at(self.log.cut_entry(), self.cut)
+    }
+
+    /// What it would say had the power gone at the instant `at`, just before the entry `cut`.
+    pub fn at(&self, cut: EntryNo, at: LabNs) -> Result<Evidence<'_>, HistoryError> {
+        let late = |arrival: &Arrival| arrival.late || arrival.entry >= u64::from(cut.0);
+        let arrivals =
+            self.arrivals.iter().map(|said| Arrival { late: late(said), ..said.clone() });
+        let in_time = self.commits.partition_point(|commit| commit.durable < at);
+        let seen = |sighting: &&UberblockSighting| {
+            self.log.requests[sighting.request as usize].arrival < cut
+        };
+        Ok(Evidence {
+            recording: self,
+            history: History::new(&self.streams, arrivals)?,
+            commits: &self.commits[..in_time],
+            written: self.log.uberblocks.iter().take_while(seen).map(|seen| seen.txg).max(),
+            cut: at,
+        })
+    }
 }
 
 /// Each message has an event number of its own: one that comes twice was not read as it was sent,
@@ -182,18 +226,14 @@ fn said_once(arrivals: &[Arrival]) -> Result<(), HistoryError> {
 /// Whether everything written before `set_up` was durable when the load began. A commit in between
 /// is not enough, for the group that was syncing meanwhile may be older: the group after the
 /// committed one must have been born behind `set_up`.
-fn is_durable(
-    set_up: LabNs,
-    begin: LabNs,
-    commits: &[Commit],
-    history: &History,
-    clock: &ClockMap,
-) -> bool {
+fn is_durable(set_up: LabNs, evidence: &Evidence) -> bool {
+    let Evidence { recording, history, .. } = evidence;
     let closed_behind = |commit: &Commit| {
         let next = history.txgs.get(&Txg(commit.txg.0.saturating_add(1)));
-        next.is_some_and(|row| clock.lab(row.birth).lo >= set_up)
+        next.is_some_and(|row| recording.clock.lab(row.birth).lo >= set_up)
     };
-    commits.iter().any(|commit| (set_up..begin).contains(&commit.durable) && closed_behind(commit))
+    let in_between = |commit: &&Commit| (set_up..recording.begin).contains(&commit.durable);
+    evidence.commits.iter().filter(in_between).any(closed_behind)
 }
 
 fn arrival(at: &EntryAt, frame: &[u8], late: bool) -> Result<Arrival, FrameError> {
@@ -214,7 +254,7 @@ fn answered_flushes(log: &DiskLog) -> impl Iterator<Item = AnsweredFlush> + '_ {
     })
 }
 
-impl Evidence {
+impl Evidence<'_> {
     /// The cut as an interval: with the lab's own disk it is one instant.
     pub fn cut_interval(&self) -> LabInterval {
         LabInterval::exact(self.cut)

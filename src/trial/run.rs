@@ -1,7 +1,7 @@
 //! A trial from its options to its report, in the order in which things happen.
 
 use super::compose;
-use super::evidence::{self, Evidence};
+use super::evidence::{self, Recording};
 use super::facts::{self, RunFacts};
 use super::folder::RunDir;
 use super::inspect::{self, Observation};
@@ -66,9 +66,8 @@ pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
 
     let live = load_and_cut(&setting, &folder, stages.watch())?;
     let mut facts = facts(&setting, &live);
-    let evidence = evidence::of_run(&folder, &facts);
-    if let Ok(evidence) = &evidence {
-        let observed = observe(&setting, evidence, &folder, stages.watch())?;
+    if let Ok(recording) = evidence::of_run(&folder, &facts, scenario.cut.crash_model) {
+        let observed = observe(&setting, &recording, &folder, stages.watch())?;
         folder.write_observation(&observed).context("cannot keep what was found")?;
     }
     stages.watch().stage("judging");
@@ -82,8 +81,9 @@ pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
 /// Judges a run from its folder alone, and writes the report into it.
 pub fn judge_run(folder: &RunDir) -> Result<TrialReport> {
     let facts = RunFacts::load(folder)?;
-    let report = match evidence::of_run(folder, &facts) {
-        Ok(evidence) => {
+    let report = match evidence::of_run(folder, &facts, facts.scenario.cut.crash_model) {
+        Ok(recording) => {
+            let evidence = recording.at_its_cut()?;
             compose::judged(&facts, &evidence, &Observation::load(folder, &facts.plan)?)
         }
         Err(error) => compose::unjudged(&facts, &error),
@@ -170,11 +170,11 @@ pub fn new_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
 /// Gives the crash state to a restored guest; what its recovery writes is a trace of its own.
 fn observe(
     setting: &Setting,
-    evidence: &Evidence,
+    recording: &Recording,
     folder: &RunDir,
     watch: &Watch,
 ) -> Result<Observation> {
-    let log = &evidence.log;
+    let log = &recording.log;
     watch.stage("building the crash state");
     let blank = Image::blank(log.header.disk_bytes)?;
     let (model, seed) = (setting.scenario.cut.crash_model, setting.options.seed);

@@ -8,7 +8,7 @@ use plugpull::record::observed::{ObservedBlock, ObservedFile};
 use plugpull::record::ring;
 use plugpull::stack::scenario::ClaimKind;
 use plugpull::trial::compose;
-use plugpull::trial::evidence::{self, Evidence};
+use plugpull::trial::evidence::{self, Recording};
 use plugpull::trial::facts::RunFacts;
 use plugpull::trial::folder::RunDir;
 use plugpull::trial::inspect::Observation;
@@ -21,7 +21,7 @@ use plugpull::workload::plan::Pattern;
 /// A real run, ready to be judged with other observations.
 struct Run {
     facts: RunFacts,
-    evidence: Evidence,
+    recording: Recording,
     folder: RunDir,
 }
 
@@ -34,7 +34,7 @@ impl Run {
     fn with(&self, plant: impl FnOnce(&mut Observation)) -> TrialReport {
         let mut observed = self.observed();
         plant(&mut observed);
-        compose::judged(&self.facts, &self.evidence, &observed)
+        compose::judged(&self.facts, &self.recording.at_its_cut().unwrap(), &observed)
     }
 
     /// The file of the first customer stream of a pattern, by its place among the files.
@@ -96,8 +96,9 @@ fn guest_each_fault_planted_in_what_a_real_cut_left_is_classed_as_what_it_is() {
     let trial = Trial::run(&["--load-seconds", "8", "--set", "stack.txg_timeout_s=1"], 31);
     let folder = RunDir::open(&trial.folder());
     let facts = RunFacts::load(&folder).unwrap();
-    let evidence = evidence::of_run(&folder, &facts).unwrap();
-    let run = Run { facts, evidence, folder };
+    let model = facts.scenario.cut.crash_model;
+    let recording = evidence::of_run(&folder, &facts, model).unwrap();
+    let run = Run { facts, recording, folder };
 
     untouched_data_pass_and_judging_again_says_the_same(&run, &trial);
     damage_is_classed(&run);
@@ -182,14 +183,16 @@ fn a_stale_version_is_classed(run: &Run) {
         |block: &ObservedBlock| seq(block).is_some_and(|seq| seq.0 > stream.fill() && seq < newest);
     let slot = observed.files[file].blocks.iter().position(overwritten).unwrap();
     let first = Seq(slot as u64 + 1);
-    let said = run.evidence.history.streams[&stream.id].ack(first).unwrap().ack;
+    let said =
+        run.recording.at_its_cut().unwrap().history.streams[&stream.id].ack(first).unwrap().ack;
     let report = run.with(|observed| {
         let ObservedBlock::Record(summary) = &mut observed.files[file].blocks[slot] else {
             unreachable!("it was chosen as a record")
         };
         (summary.seq, summary.start, summary.digest) = (first, said.start, said.digest);
         let before = Seq(first.0.saturating_sub(1));
-        let previous = run.evidence.history.streams[&stream.id].ack(before);
+        let evidence = run.recording.at_its_cut().unwrap();
+        let previous = evidence.history.streams[&stream.id].ack(before);
         summary.previous = previous.map_or([0; 8], |acked| acked.ack.digest);
     });
     assert_caught(&report, Outcome::Stale, file, slot, run);

@@ -187,11 +187,11 @@ fn trace(parts: &[Part]) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn read_at(path: &Path) -> Result<Evidence, EvidenceError> {
+fn read_at(path: &Path) -> Result<Recording, EvidenceError> {
     read(path, &[STREAM], CrashModel::DropUnflushed)
 }
 
-fn evidence(parts: &[Part]) -> Result<Evidence, EvidenceError> {
+fn evidence(parts: &[Part]) -> Result<Recording, EvidenceError> {
     let (_folder, path) = trace(parts);
     read_at(&path)
 }
@@ -208,14 +208,29 @@ use Verdict::{HarnessBroken, NotMeasured};
 
 #[test]
 fn a_whole_trace_is_evidence_of_what_it_says() {
-    let evidence = evidence(&good()).expect("evidence");
+    let recording = evidence(&good()).expect("evidence");
+    let evidence = recording.at_its_cut().expect("evidence");
     let stream = &evidence.history.streams[&STREAM];
     assert_eq!((stream.newest_acked(), stream.announced), (Seq(5), Some(Seq(6))));
     assert_eq!((stream.late_acks, evidence.history.late), (1, 1));
     let commits: Vec<u64> = evidence.commits.iter().map(|commit| commit.txg.0).collect();
     assert_eq!((commits, evidence.written), (vec![10, 11], Some(Txg(11))));
-    assert!(evidence.begin < evidence.commits[1].durable);
+    assert!(recording.begin < evidence.commits[1].durable);
     assert!(evidence.commits[1].durable < evidence.cut);
+}
+
+/// An earlier cut sees what had happened by then and nothing else: the flush that made group 11
+/// durable is answered in the entry that the cut is placed at.
+#[test]
+fn an_earlier_cut_of_the_same_trace_sees_only_what_came_before_it() {
+    let recording = evidence(&good()).expect("evidence");
+    let replies = recording.log.requests.iter().filter_map(|request| request.reply());
+    let last = replies.max_by_key(|reply| reply.entry).expect("a reply");
+    let earlier = recording.at(last.entry, last.at).expect("evidence");
+    let stream = &earlier.history.streams[&STREAM];
+    assert_eq!((stream.newest_acked(), stream.late_acks), (Seq(3), 3));
+    let commits: Vec<u64> = earlier.commits.iter().map(|commit| commit.txg.0).collect();
+    assert_eq!((commits, earlier.written), (vec![10], Some(Txg(11))));
 }
 
 #[test]
@@ -249,6 +264,7 @@ fn a_lost_ack_is_not_measured_and_a_lost_last_one_promises_nothing() {
     refused(&without(Acked(3)), NotMeasured, "the ack of operation 3 is missing");
     refused(&without(Acked(1)), NotMeasured, "the ack of operation 1 is missing");
     let shorter = evidence(&without(Acked(5))).expect("evidence");
+    let shorter = shorter.at_its_cut().expect("evidence");
     assert_eq!(shorter.history.streams[&STREAM].newest_acked(), Seq(4));
 }
 
@@ -331,7 +347,7 @@ fn sound() -> &'static Sound {
     })
 }
 
-fn read_bytes(bytes: &[u8]) -> Result<Evidence, EvidenceError> {
+fn read_bytes(bytes: &[u8]) -> Result<Recording, EvidenceError> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace");
     fs::write(&path, bytes).expect("written");
@@ -352,7 +368,10 @@ fn a_trace_cut_short_anywhere_is_not_measured_unless_it_ends_behind_its_cut() {
         }
     }
     let behind = read_bytes(&sound.bytes[..sound.cut_ends]).expect("control: the cut is there");
-    assert_eq!(behind.history.streams[&STREAM].newest_acked(), Seq(5));
+    assert_eq!(
+        behind.at_its_cut().expect("evidence").history.streams[&STREAM].newest_acked(),
+        Seq(5)
+    );
 }
 
 proptest! {
@@ -381,7 +400,7 @@ proptest! {
             false => [before, behind].concat(),
         };
         if let Ok(evidence) = read_bytes(&bytes) {
-            let acked = evidence.history.streams[&STREAM].newest_acked();
+            let acked = evidence.at_its_cut().expect("evidence").history.streams[&STREAM].newest_acked();
             prop_assert!(acked <= Seq(5));
             prop_assert_eq!(evidence.cut, sound.cut);
         }

@@ -160,6 +160,29 @@ fn guest_takes_disks_on_both_buses_with_a_write_back_cache() {
     }
 }
 
+/// A guest looks at one disk after the other under the same name, and never at an earlier one's data.
+#[test]
+fn guest_s_disk_can_be_taken_out_and_another_one_takes_its_place() {
+    let _alone = alone();
+    let mut guest = guest();
+    let folder = tempfile::tempdir().expect("a folder");
+    for round in 0..3 {
+        let path = folder.path().join(round.to_string());
+        let file = std::fs::File::create(&path).expect("a file");
+        std::io::Write::write_all(&mut &file, format!("round {round}").as_bytes()).expect("said");
+        file.set_len(64 << 20).expect("a size");
+        let started = Instant::now();
+        let disk = guest.add_disk(&DiskSource::RawFile(path), DiskBus::VirtioBlk).expect("a disk");
+        let added = started.elapsed();
+        assert_eq!(disk.device, "/dev/vda");
+        let seen = shell(&mut guest, "head -c 7 /dev/vda");
+        assert_eq!(seen, format!("round {round}"));
+        let started = Instant::now();
+        guest.remove_disk(&disk).expect("taken out");
+        eprintln!("plugged in after {added:?}, taken out after {:?}", started.elapsed());
+    }
+}
+
 #[test]
 fn guest_that_panics_is_an_error_with_the_end_of_its_console() {
     let _alone = alone();

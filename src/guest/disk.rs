@@ -56,10 +56,19 @@ impl AddedDisk {
         }
     }
 
+    /// What `device_add` and `device_del` call it.
+    pub fn device_id(&self) -> String {
+        device_id(&self.node)
+    }
+
     /// Where the guest's kernel says how it takes the disk's cache.
     pub fn write_cache_file(&self) -> String {
         format!("/sys/block/{}/queue/write_cache", self.device.trim_start_matches("/dev/"))
     }
+}
+
+fn device_id(node: &str) -> String {
+    format!("{node}-device")
 }
 
 /// Arguments of `blockdev-add`. Flushes go through, discards too, and zeroes are written as such: what
@@ -96,7 +105,7 @@ pub fn device_add(node: &str, bus: DiskBus) -> Value {
     };
     json!({
         "driver": driver,
-        "id": format!("{node}-device"),
+        "id": device_id(node),
         "drive": node,
         "serial": format!("plugpull-{node}"),
         "write-cache": "on",

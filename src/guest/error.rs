@@ -135,6 +135,9 @@ pub enum GuestError {
         /// What its queue says.
         found: String,
     },
+    /// It has too many disks already.
+    #[error("the guest has {0} disks of this bus already; take one out first")]
+    NoPlaceForDisk(u8),
 }
 
 impl GuestError {

@@ -20,6 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub const QMP_LIMIT: Duration = Duration::from_secs(30);
 /// The guest has this long to see a disk that was plugged in.
 const DISK_LIMIT: Duration = Duration::from_secs(30);
+/// Disks of one bus that a guest can have at once: its PCI bus has no place for many more.
+const DISKS_MAX: u8 = 20;
 /// Bytes of entropy that a guest starts with.
 const ENTROPY_BYTES: usize = 32;
 
@@ -34,8 +36,8 @@ pub struct Guest {
     pub(crate) qmp: Qmp,
     machine: Machine,
     messages: Option<UnixStream>,
-    virtio_disks: u8,
-    nvme_disks: u8,
+    /// What is plugged in.
+    disks: Vec<AddedDisk>,
 }
 
 /// A QEMU whose sockets are connected, before its agent has spoken.
@@ -90,8 +92,7 @@ impl Connected {
             qmp,
             machine,
             messages: Some(messages),
-            virtio_disks: 0,
-            nvme_disks: 0,
+            disks: Vec::new(),
         })
     }
 }
@@ -114,12 +115,11 @@ impl Guest {
 
     /// Plugs a disk in and waits until the guest has it with a write-back cache.
     pub fn add_disk(&mut self, source: &DiskSource, bus: DiskBus) -> Result<AddedDisk, GuestError> {
-        let count = match bus {
-            DiskBus::VirtioBlk => &mut self.virtio_disks,
-            DiskBus::Nvme => &mut self.nvme_disks,
-        };
-        let disk = AddedDisk::nth(bus, *count);
-        *count += 1;
+        // The guest gives a new disk the lowest name that is free.
+        let is_free = |nth: &u8| !self.disks.contains(&AddedDisk::nth(bus, *nth));
+        let nth = (0..DISKS_MAX).find(is_free).ok_or(GuestError::NoPlaceForDisk(DISKS_MAX))?;
+        let disk = AddedDisk::nth(bus, nth);
+        self.disks.push(disk.clone());
         self.qmp.execute("blockdev-add", blockdev_add(&disk.node, source), QMP_LIMIT)?;
         self.qmp.execute("device_add", device_add(&disk.node, bus), QMP_LIMIT)?;
         // The node in /dev comes before its queue's files in /sys, or after them.
@@ -132,6 +132,26 @@ impl Guest {
                 let device = disk.device;
                 Err(GuestError::NotWriteBack { device, found: found.to_owned() })
             }
+        }
+    }
+
+    /// Takes a disk out that nothing in the guest uses any more, and waits until QEMU has let go of
+    /// it.
+    pub fn remove_disk(&mut self, disk: &AddedDisk) -> Result<(), GuestError> {
+        let device = json!({ "id": disk.device_id() });
+        self.qmp.execute("device_del", device, QMP_LIMIT)?;
+        let (until, vitals) = (Deadline::after(DISK_LIMIT), self.machine.vitals());
+        loop {
+            // The guest's kernel lets the device go first; until then its node is in use.
+            let node = json!({ "node-name": disk.node });
+            match self.qmp.execute("blockdev-del", node, QMP_LIMIT) {
+                Err(GuestError::Qmp { .. }) => until.check(&*vitals, "the disk to be let go of")?,
+                other => {
+                    self.disks.retain(|added| added != disk);
+                    return other.map(drop);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -17,7 +17,6 @@ use crate::stack::scenario::ClaimSpec;
 use crate::trace::Command;
 use crate::units::{LabNs, RunId, StreamId, Txg};
 use crate::verify::case::{Case, Judged};
-use crate::verify::survey::ReadersDisagree;
 use crate::verify::verdict::{Judgement, Verdict};
 use crate::verify::window::Span;
 use crate::workload::plan::{Plan, StreamPlan};
@@ -28,9 +27,7 @@ use std::collections::BTreeMap;
 /// Judges a run from its facts, trace and observation. The same run gives the same report.
 pub fn judged(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> TrialReport {
     let recording = evidence.recording;
-    let result = judge(facts, evidence, observed)
-        .unwrap_or_else(|error| all_claims(facts, Verdict::HarnessBroken, &error.to_string()));
-    let mut report = frame(facts, result);
+    let mut report = frame(facts, judge(facts, evidence, observed));
     report.cut.at = evidence.cut;
     report.cut.how = recording.log.cut.as_ref().map(|cut| cut.name.clone()).unwrap_or_default();
     report.cut.after_load_s = seconds(evidence.cut.0.saturating_sub(recording.begin.0));
@@ -52,11 +49,7 @@ pub fn judged(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> 
 }
 
 /// Holds what was found against what was said, claim by claim.
-pub fn judge(
-    facts: &RunFacts,
-    evidence: &Evidence,
-    observed: &Observation,
-) -> Result<Judged, ReadersDisagree> {
+pub fn judge(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> Judged {
     let classify = |bytes: &[u8], stream: &StreamPlan, location| {
         classify(&Place { plan: &facts.plan, stream, location }, bytes)
     };
@@ -76,6 +69,7 @@ pub fn judge(
         cut: evidence.cut_interval(),
     };
     case.judge()
+        .unwrap_or_else(|error| all_claims(facts, Verdict::HarnessBroken, &error.to_string()))
 }
 
 /// A stream whose call failed acks nothing after it; a reader must know why it stopped.

@@ -37,45 +37,70 @@ pub struct Trial {
 }
 
 /// Everything that is fixed before a guest is started.
-pub struct Setting<'a> {
+pub struct Setting {
     /// What was asked for.
-    pub options: &'a TrialOptions,
+    pub options: TrialOptions,
     /// The scenario with every `--set` applied.
-    pub scenario: &'a Scenario,
+    pub scenario: Scenario,
     /// The plan of its workload.
-    pub plan: &'a Plan,
+    pub plan: Plan,
     /// Where guests come from.
-    pub lab: &'a Lab,
+    pub lab: Lab,
+    /// Where the run is kept.
+    pub folder: RunDir,
+}
+
+impl Setting {
+    /// Checks what was asked for, finds or makes what guests need, and makes the run's folder.
+    pub fn new(options: &TrialOptions, watch: &Watch) -> Result<Setting> {
+        let scenario = settings::load(&options.scenario, &options.sets)?;
+        CutScript::find(&scenario.cut.script)?;
+        RunDir::check(&options.runs)
+            .with_context(|| format!("cannot write in {}", options.runs.display()))?;
+        let plan = scenario.plan(new_run_id(), options.seed);
+        let lab = Lab::prepare(guest_config(options, &scenario), watch)?;
+        let folder =
+            RunDir::create(&options.runs, &scenario.name, options.seed).with_context(|| {
+                format!("cannot make a run folder under {}", options.runs.display())
+            })?;
+        let what = serde_json::json!({ "options": options, "scenario": scenario, "plan": plan });
+        folder.write_plan(&what).context("cannot write the run folder's plan.json")?;
+        Ok(Setting { options: options.clone(), scenario, plan, lab, folder })
+    }
 }
 
 /// Runs a trial: prepare, load and cut, observe, judge, keep.
 pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
-    let scenario = settings::load(&options.scenario, &options.sets)?;
-    CutScript::find(&scenario.cut.script)?;
-    RunDir::check(&options.runs)
-        .with_context(|| format!("cannot write in {}", options.runs.display()))?;
-    let plan = scenario.plan(new_run_id(), options.seed);
     let stages = Stages::new(watch);
-    let lab = Lab::prepare(guest_config(options, &scenario), stages.watch())?;
-    let setting = Setting { options, scenario: &scenario, plan: &plan, lab: &lab };
-
-    let folder = RunDir::create(&options.runs, &scenario.name, options.seed)
-        .with_context(|| format!("cannot make a run folder under {}", options.runs.display()))?;
-    let what = serde_json::json!({ "options": options, "scenario": scenario, "plan": plan });
-    folder.write_plan(&what).context("cannot write the run folder's plan.json")?;
-
-    let live = load_and_cut(&setting, &folder, stages.watch())?;
+    let setting = Setting::new(options, stages.watch())?;
+    let folder = &setting.folder;
+    let live = load_and_cut(&setting, stages.watch())?;
     let mut facts = facts(&setting, &live);
-    if let Ok(recording) = evidence::of_run(&folder, &facts, scenario.cut.crash_model) {
-        let observed = observe(&setting, &recording, &folder, stages.watch())?;
+    let model = setting.scenario.cut.crash_model;
+    if let Ok(recording) = evidence::of_run(folder, &facts, model) {
+        let observed = observe(&setting, &recording, stages.watch())?;
         folder.write_observation(&observed).context("cannot keep what was found")?;
     }
     stages.watch().stage("judging");
+    keep(&mut facts, folder, stages)?;
+    let report = judge_run(folder)?;
+    Ok(Trial { report, folder: setting.folder })
+}
+
+/// Records a load up to its cut, for its states to be looked at later.
+pub fn record(options: &TrialOptions, watch: &Watch) -> Result<(Setting, RunFacts)> {
+    let stages = Stages::new(watch);
+    let setting = Setting::new(options, stages.watch())?;
+    let live = load_and_cut(&setting, stages.watch())?;
+    let mut facts = facts(&setting, &live);
+    keep(&mut facts, &setting.folder, stages)?;
+    Ok((setting, facts))
+}
+
+fn keep(facts: &mut RunFacts, folder: &RunDir, stages: Stages) -> Result<()> {
     (facts.stages, facts.notes) = stages.finish();
-    facts.seal(&folder)?;
-    folder.write_facts(&facts).context("cannot keep the run's facts")?;
-    let report = judge_run(&folder)?;
-    Ok(Trial { report, folder })
+    facts.seal(folder)?;
+    folder.write_facts(facts).context("cannot keep the run's facts")
 }
 
 /// Judges a run from its folder alone, and writes the report into it.
@@ -96,7 +121,7 @@ pub fn judge_run(folder: &RunDir) -> Result<TrialReport> {
 }
 
 fn facts(setting: &Setting, live: &Live) -> RunFacts {
-    let Setting { options, scenario, plan, lab } = *setting;
+    let Setting { options, scenario, plan, lab, .. } = setting;
     RunFacts {
         format: facts::FORMAT,
         sha256: BTreeMap::new(),
@@ -148,7 +173,8 @@ fn timing(spec: &DiskSpec) -> Timing {
     }
 }
 
-fn load_and_cut(setting: &Setting, folder: &RunDir, watch: &Watch) -> Result<Live> {
+fn load_and_cut(setting: &Setting, watch: &Watch) -> Result<Live> {
+    let folder = &setting.folder;
     let spec = &setting.scenario.disk;
     let disk_bytes = spec.size_mib << 20;
     let recorder = new_trace(&folder.trace(), setting.plan.run, disk_bytes)?;
@@ -159,7 +185,7 @@ fn load_and_cut(setting: &Setting, folder: &RunDir, watch: &Watch) -> Result<Liv
     let (server, events) = DiskServer::start(config, recorder.clone())?;
     let disk = Disk { server, events, recorder };
     let guest = setting.lab.start(Start::Saved, Some(&folder.console()))?;
-    live::run(guest, &disk, setting.scenario, setting.plan, watch)
+    live::run(guest, &disk, &setting.scenario, &setting.plan, watch)
 }
 
 /// Makes the file of a trace that starts now.
@@ -168,12 +194,8 @@ pub fn new_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
 }
 
 /// Gives the crash state to a restored guest; what its recovery writes is a trace of its own.
-fn observe(
-    setting: &Setting,
-    recording: &Recording,
-    folder: &RunDir,
-    watch: &Watch,
-) -> Result<Observation> {
+fn observe(setting: &Setting, recording: &Recording, watch: &Watch) -> Result<Observation> {
+    let folder = &setting.folder;
     let log = &recording.log;
     watch.stage("building the crash state");
     let blank = Image::blank(log.header.disk_bytes)?;
@@ -185,5 +207,5 @@ fn observe(
     let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };
     let (disk, _events) = DiskServer::start(config, recorder)?;
     let mut guest = setting.lab.start(Start::Saved, Some(&folder.recovery_console()))?;
-    inspect::run(&mut guest, &disk, setting.scenario, setting.plan, watch)
+    inspect::run(&mut guest, &disk, &setting.scenario, &setting.plan, watch)
 }

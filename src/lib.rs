@@ -3,7 +3,8 @@
 //! The way of the data: a [`workload`] runs in a [`guest`] on a [`stack`] whose block device is the
 //! lab's [`disk`]; every disk request and every message goes to one [`trace`]. At the [`cut`] the
 //! trace says, under a crash model, what the medium holds; a second guest observes it; [`verify`]
-//! holds the observation against the [`history`] and the claims. [`trial`] runs that once.
+//! holds the observation against the [`history`] and the claims. [`trial`] runs that once; [`explore`]
+//! looks at every other cut of the same recording; [`agree`] holds recordings against real losses.
 
 pub mod agent;
 pub mod bench;

@@ -44,7 +44,7 @@ fn show(report: &TrialReport, folder: &RunDir, json: bool) -> Result<u8> {
 }
 
 /// Flags that stand for a field of the scenario come after the `--set`s, so that they win.
-fn options(args: TrialArgs) -> TrialOptions {
+pub fn options(args: TrialArgs) -> TrialOptions {
     let mut sets = args.sets;
     sets.extend(args.load_seconds.map(|s| format!("cut.load_seconds={s:?}")));
     sets.extend(args.crash_model.map(|model| format!("cut.crash_model={model}")));

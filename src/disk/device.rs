@@ -7,6 +7,7 @@
 use super::commits::{CommitWatch, CutRule};
 use super::extents::{ExtentMap, Piece};
 use super::image::{Image, ImageError};
+use super::live_store::{Heard, LiveStore};
 use super::nbd::{DiskAsk, NbdError};
 use super::timing::{Channels, Timing};
 use super::uberblock;
@@ -70,6 +71,8 @@ struct Live {
     channels: Channels,
     commits: CommitWatch,
     next: RequestNo,
+    /// A disk that hears the same.
+    beside: Option<LiveStore>,
 }
 
 impl Device {
@@ -84,6 +87,7 @@ impl Device {
             channels: Channels::default(),
             commits: CommitWatch::default(),
             next: RequestNo(0),
+            beside: None,
         };
         Device { recorder, base, timing, events, live: Mutex::new(live) }
     }
@@ -98,6 +102,11 @@ impl Device {
 
     pub fn arm(&self, rule: CutRule) {
         self.lock().commits.arm(rule);
+    }
+
+    /// From now on another disk hears every request and every answer, in their order.
+    pub fn tell_too(&self, other: LiveStore) {
+        self.lock().beside = Some(other);
     }
 
     /// Bytes of memory that the store's map holds.
@@ -121,6 +130,9 @@ impl Device {
         let request = Request { no: RequestNo(0), command, fua, offset, length };
         let arrived = self.recorder.request(request, payload).map_err(|e| self.stop(e))?;
         live.next = RequestNo(arrived.no.0 + 1);
+        if let Some(beside) = &live.beside {
+            beside.arrived(Heard { no: arrived.no, command, fua, offset, length, payload });
+        }
         let (sector, sectors) = in_sectors(&ask);
         match command {
             Command::Write => {
@@ -153,7 +165,11 @@ impl Device {
             return Err(Silent);
         }
         let code = error.map_or(0, |error| error as u32);
-        self.recorder.reply(job.no, code).map_err(|error| self.stop(error))
+        self.recorder.reply(job.no, code).map_err(|error| self.stop(error))?;
+        if let (Some(beside), None) = (&live.beside, error) {
+            beside.answered(job.no);
+        }
+        Ok(())
     }
 
     /// Reads what a range shows now. `scratch` is reused from call to call.

@@ -7,6 +7,7 @@ use super::commits::CutRule;
 use super::connection::serve;
 use super::device::{Device, DiskEvent};
 use super::image::{Image, ImageError};
+use super::live_store::LiveStore;
 use super::replies::Halt;
 use super::timing::Timing;
 use crate::trace::Recorder;
@@ -118,6 +119,11 @@ impl DiskServer {
     /// Gives the disk a rule by which it cuts the power itself.
     pub fn arm(&self, rule: CutRule) {
         self.device.arm(rule);
+    }
+
+    /// From now on another disk hears every request and every answer.
+    pub fn tell_too(&self, other: LiveStore) {
+        self.device.tell_too(other);
     }
 
     /// Bytes of memory that the map of the disk's contents holds.

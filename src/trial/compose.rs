@@ -62,7 +62,7 @@ pub fn judge(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> J
         files: &observed.files,
         recovery: &observed.recovery,
         flushes: &evidence.recording.flushes,
-        commits: evidence.commits,
+        commits: &evidence.commits,
         written: evidence.written,
         limits: facts.limits,
         begin: evidence.recording.begin,

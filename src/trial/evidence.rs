@@ -42,8 +42,8 @@ pub struct Evidence<'a> {
     pub recording: &'a Recording,
     /// The guest's side; what arrived behind the cut is late.
     pub history: History,
-    /// When each txg that was durable at the cut became so.
-    pub commits: &'a [Commit],
+    /// When each txg that was durable at the cut became so, ascending.
+    pub commits: Vec<Commit>,
     /// The highest txg whose uberblock reached the disk before the cut.
     pub written: Option<Txg>,
     /// The cut.
@@ -192,14 +192,11 @@ impl Recording {
         let arrivals =
             self.arrivals.iter().map(|said| Arrival { late: late(said), ..said.clone() });
         let in_time = self.commits.partition_point(|commit| commit.durable < at);
-        let seen = |sighting: &&UberblockSighting| {
-            self.log.requests[sighting.request as usize].arrival < cut
-        };
         Ok(Evidence {
             recording: self,
             history: History::new(&self.streams, arrivals)?,
-            commits: &self.commits[..in_time],
-            written: self.log.uberblocks.iter().take_while(seen).map(|seen| seen.txg).max(),
+            commits: self.commits[..in_time].to_vec(),
+            written: written_before(&self.log, cut),
             cut: at,
         })
     }
@@ -236,6 +233,13 @@ fn is_durable(set_up: LabNs, evidence: &Evidence) -> bool {
     evidence.commits.iter().filter(in_between).any(closed_behind)
 }
 
+/// The highest txg whose uberblock arrived before the entry `cut`.
+fn written_before(log: &DiskLog, cut: EntryNo) -> Option<Txg> {
+    let arrived =
+        |sighting: &&UberblockSighting| log.requests[sighting.request as usize].arrival < cut;
+    log.uberblocks.iter().take_while(arrived).map(|sighting| sighting.txg).max()
+}
+
 fn arrival(at: &EntryAt, frame: &[u8], late: bool) -> Result<Arrival, FrameError> {
     let mut frames = Frames::default();
     frames.feed(frame);
@@ -254,7 +258,33 @@ fn answered_flushes(log: &DiskLog) -> impl Iterator<Item = AnsweredFlush> + '_ {
     })
 }
 
+impl Recording {
+    /// The entries of the acks, in the order of arrival.
+    pub fn acks(&self) -> Vec<EntryNo> {
+        let is_ack = |said: &&Arrival| {
+            !said.late && matches!(&said.message, Message::Op(op) if op.ack.is_some())
+        };
+        let entry = |said: &Arrival| EntryNo(said.entry as u32);
+        self.arrivals.iter().filter(is_ack).map(entry).collect()
+    }
+
+    /// When each txg of the load became durable.
+    pub fn commits_of_load(&self) -> Vec<LabNs> {
+        let times = self.commits.iter().map(|commit| commit.durable);
+        times.filter(|at| *at >= self.begin).collect()
+    }
+}
+
 impl Evidence<'_> {
+    /// The same after a second cut, during the recovery that `log` recorded: an import writes
+    /// groups of its own.
+    pub fn recovered(mut self, log: &DiskLog, cut: EntryNo, at: LabNs, model: CrashModel) -> Self {
+        let later = commit_times(log, model).into_iter().filter(|commit| commit.durable < at);
+        self.commits.extend(later);
+        self.written = self.written.max(written_before(log, cut));
+        self
+    }
+
     /// The cut as an interval: with the lab's own disk it is one instant.
     pub fn cut_interval(&self) -> LabInterval {
         LabInterval::exact(self.cut)

@@ -30,7 +30,7 @@ pub struct Observation {
     pub files: Vec<ObservedFile>,
 }
 
-/// Checks, imports, scrubs and reads the crash state behind `disk`.
+/// Plugs the crash state behind `disk` in, and looks at it.
 pub fn run(
     guest: &mut Guest,
     disk: &DiskServer,
@@ -39,10 +39,22 @@ pub fn run(
     watch: &Watch,
 ) -> Result<Observation> {
     let added = guest.add_disk(&DiskSource::nbd(disk.socket()), DiskBus::VirtioBlk)?;
-    look(guest, &added.device, scenario, plan, watch).or_else(died)
+    look(guest, &added.device, scenario, plan, watch)
 }
 
-fn look(
+/// Checks, imports, scrubs and reads the crash state on `device`. That a kernel dies of it is an
+/// outcome.
+pub fn look(
+    guest: &mut Guest,
+    device: &str,
+    scenario: &Scenario,
+    plan: &Plan,
+    watch: &Watch,
+) -> Result<Observation> {
+    check_and_read(guest, device, scenario, plan, watch).or_else(died)
+}
+
+fn check_and_read(
     guest: &mut Guest,
     device: &str,
     scenario: &Scenario,

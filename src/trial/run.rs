@@ -11,7 +11,7 @@ use super::render;
 use super::report::{TrialReport, Versions};
 use super::stages::Stages;
 use crate::cut::script::CutScript;
-use crate::disk::{DiskConfig, DiskServer, Image, Timing, crash_state};
+use crate::disk::{DiskConfig, DiskServer, Image, LiveStore, Timing, crash_state};
 use crate::guest::progress::Watch;
 use crate::guest::run_folder::RunFolder;
 use crate::guest::{GuestConfig, Lab, Start};
@@ -74,7 +74,7 @@ pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
     let stages = Stages::new(watch);
     let setting = Setting::new(options, stages.watch())?;
     let folder = &setting.folder;
-    let live = load_and_cut(&setting, stages.watch())?;
+    let live = load_and_cut(&setting, None, stages.watch())?;
     let mut facts = facts(&setting, &live);
     let model = setting.scenario.cut.crash_model;
     if let Ok(recording) = evidence::of_run(folder, &facts, model) {
@@ -89,9 +89,18 @@ pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
 
 /// Records a load up to its cut, for its states to be looked at later.
 pub fn record(options: &TrialOptions, watch: &Watch) -> Result<(Setting, RunFacts)> {
+    record_beside(options, None, watch)
+}
+
+/// The same, with a disk beside the trace that hears what the trace records.
+pub fn record_beside(
+    options: &TrialOptions,
+    beside: Option<LiveStore>,
+    watch: &Watch,
+) -> Result<(Setting, RunFacts)> {
     let stages = Stages::new(watch);
     let setting = Setting::new(options, stages.watch())?;
-    let live = load_and_cut(&setting, stages.watch())?;
+    let live = load_and_cut(&setting, beside, stages.watch())?;
     let mut facts = facts(&setting, &live);
     keep(&mut facts, &setting.folder, stages)?;
     Ok((setting, facts))
@@ -164,6 +173,17 @@ fn guest_config(options: &TrialOptions, scenario: &Scenario) -> GuestConfig {
     }
 }
 
+/// The guests that a run's states are looked at in: as the one that lost power.
+pub fn guest_config_of(facts: &RunFacts) -> GuestConfig {
+    GuestConfig {
+        memory_mib: facts.scenario.guest.memory_mib,
+        cpus: facts.scenario.guest.cpus,
+        suite: facts.versions.suite,
+        bench: false,
+        accel: Some(facts.acceleration),
+    }
+}
+
 fn timing(spec: &DiskSpec) -> Timing {
     let bytes_per_s = NonZeroU64::new((spec.bandwidth_mib_s * 1_048_576.0) as u64);
     Timing {
@@ -173,7 +193,7 @@ fn timing(spec: &DiskSpec) -> Timing {
     }
 }
 
-fn load_and_cut(setting: &Setting, watch: &Watch) -> Result<Live> {
+fn load_and_cut(setting: &Setting, beside: Option<LiveStore>, watch: &Watch) -> Result<Live> {
     let folder = &setting.folder;
     let spec = &setting.scenario.disk;
     let disk_bytes = spec.size_mib << 20;
@@ -183,6 +203,10 @@ fn load_and_cut(setting: &Setting, watch: &Watch) -> Result<Live> {
     let blank = Image::blank(disk_bytes)?;
     let config = DiskConfig { socket, base: Some(blank), timing: timing(spec) };
     let (server, events) = DiskServer::start(config, recorder.clone())?;
+    if let Some(store) = beside {
+        store.set_size(disk_bytes).context("cannot size the medium beside the trace")?;
+        server.tell_too(store);
+    }
     let disk = Disk { server, events, recorder };
     let guest = setting.lab.start(Start::Saved, Some(&folder.console()))?;
     live::run(guest, &disk, &setting.scenario, &setting.plan, watch)

@@ -8,8 +8,9 @@
 use super::window::Span;
 use crate::disk::Commit;
 use crate::history::clock::{ClockMap, LabInterval};
+use crate::history::log::StreamHistory;
 use crate::history::message::Ack;
-use crate::units::{GuestNs, LabNs, Txg};
+use crate::units::{GuestNs, LabNs, Seq, Txg};
 
 /// The acked operations of one sync=disabled dataset, ready to be asked what is oldest.
 #[derive(Debug, Clone)]
@@ -51,6 +52,17 @@ impl AckTimes {
         let span = |ack: Option<GuestNs>| ack.map_or(zero, |ack| Span::since(clock, ack, now));
         Span { lo_ns: span(certain).lo_ns.max(0), hi_ns: span(possible).hi_ns.max(0) }
     }
+}
+
+/// Up to which operation of a stream the groups before `birth` hold it: at least the first, at most
+/// the second. Between the two lie operations that straddle the birth.
+pub fn surviving(said: &StreamHistory, birth: GuestNs) -> (Seq, Seq) {
+    let returned = said.acked.partition_point(|acked| acked.ack.done_ns < birth) as u64;
+    let begun = said.acked.partition_point(|acked| acked.ack.start_ns < birth) as u64;
+    // Behind the last ack, the operation that was announced may have begun in time.
+    let all_begun = begun == said.acked.len() as u64;
+    let announced = said.announced.filter(|_| all_begun).map_or(0, |seq| seq.0);
+    (Seq(returned), Seq(begun.max(announced)))
 }
 
 /// The largest window at any instant from `begin` to the cut, the cut included, and how many commits
@@ -99,8 +111,9 @@ pub fn largest_window(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::log::Acked;
     use crate::trace::ClockSample;
-    use crate::units::{EventNo, Seq};
+    use crate::units::EventNo;
     use proptest::prelude::*;
 
     /// A clock that agrees with the lab's to the nanosecond or so.
@@ -157,6 +170,18 @@ mod tests {
         let truth = 9_000 - 1_520;
         assert!(found.span.lo_ns <= truth && truth <= found.span.hi_ns, "{found:?}");
         assert_eq!(found.commits, 1);
+    }
+
+    #[test]
+    fn the_survivors_are_known_up_to_what_straddles_the_birth() {
+        let acked = |n: u64| Acked { ack: ack(100 * n, 100 * n + 40, 100 * n + 60), entry: n };
+        let acked: Vec<Acked> = (1..=3).map(acked).collect();
+        let said = StreamHistory { acked, announced: Some(Seq(4)), ..StreamHistory::default() };
+        let at = |birth| surviving(&said, GuestNs(birth));
+        assert_eq!(at(100), (Seq(0), Seq(0)));
+        assert_eq!(at(220), (Seq(1), Seq(2)), "the second had begun and not returned");
+        assert_eq!(at(260), (Seq(2), Seq(2)));
+        assert_eq!(at(400), (Seq(3), Seq(4)), "the fourth was announced and may have begun");
     }
 
     proptest! {

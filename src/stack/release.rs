@@ -1,0 +1,27 @@
+//! Lets go of a stack that was looked at, so that the guest can be given another disk.
+
+use super::build::{DISK_MOUNT, StackError};
+use super::scenario::{Scenario, StackKind};
+use crate::agent::protocol::Request;
+use crate::guest::control::Control;
+use std::time::Duration;
+
+const TOOL: Duration = Duration::from_secs(60);
+
+/// Exports the pool, if it was imported, and unmounts the disk's file system, if it was mounted.
+pub fn release(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
+    let mounts = control.read_file("/proc/mounts")?;
+    let is_mounted = |place: &str| mounts.lines().any(|line| line.split(' ').nth(1) == Some(place));
+    match scenario.stack.kind {
+        StackKind::ZfsInAFile => {
+            let kstat = format!("/proc/spl/kstat/zfs/{}/state", scenario.stack.pool);
+            if control.read_file(&kstat).is_ok() {
+                control.run(&["zpool", "export", &scenario.stack.pool], TOOL)?;
+            }
+        }
+    }
+    if is_mounted(DISK_MOUNT) {
+        control.call(Request::Unmount { target: DISK_MOUNT.to_owned() }, TOOL)?;
+    }
+    Ok(())
+}

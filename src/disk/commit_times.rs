@@ -4,9 +4,9 @@
 //! earlier by chance; what is told is when it must be, so a window told from these is one that the
 //! model may show.
 
-use super::crash::CrashModel;
+use super::crash::{CrashModel, DurableAt};
 use super::log::{DiskLog, LOAD_BEGINS};
-use crate::trace::{Command, EntryNo};
+use crate::trace::Command;
 use crate::units::{LabNs, Txg};
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ pub struct Commit {
 /// The commits of a trace, ascending in txg and in time.
 pub fn commit_times(log: &DiskLog, model: CrashModel) -> Vec<Commit> {
     let begins = log.mark(LOAD_BEGINS).map(|mark| mark.entry);
-    let flushed = flushed_at(log);
+    let durable = DurableAt::new(log);
     // What an unsafe disk had made durable before it began to lie.
-    let honest =
-        |index: usize| flushed[index].filter(|(_, by)| begins.is_none_or(|from| *by < from));
+    let flushed = |index: usize| durable.of(&log.requests[index]);
+    let honest = |index: usize| flushed(index).filter(|d| begins.is_none_or(|from| d.by < from));
     let pushed_out = match model {
         CrashModel::Unsafe { mib } => {
             pushed_out_at(log, u64::from(mib) << 20, |index| honest(index).is_some())
@@ -36,16 +36,18 @@ pub fn commit_times(log: &DiskLog, model: CrashModel) -> Vec<Commit> {
     for sighting in &log.uberblocks {
         let index = sighting.request as usize;
         let request = &log.requests[index];
-        let durable = match model {
+        let held_from = match model {
             CrashModel::KeepAll => Some(request.arrived),
             CrashModel::DropUnflushed | CrashModel::Subset | CrashModel::Torn { .. } => {
-                flushed[index].map(|(at, _)| at)
+                flushed(index).map(|durable| durable.at)
             }
-            CrashModel::Unsafe { .. } => honest(index).map(|(at, _)| at).or(pushed_out[index]),
+            CrashModel::Unsafe { .. } => {
+                honest(index).map(|durable| durable.at).or(pushed_out[index])
+            }
         };
-        let Some(durable) = durable else { continue };
-        let known = earliest.entry(sighting.txg).or_insert(durable);
-        *known = durable.min(*known);
+        let Some(from) = held_from else { continue };
+        let known = earliest.entry(sighting.txg).or_insert(from);
+        *known = from.min(*known);
     }
     let of = |(txg, durable)| Commit { txg, durable };
     let mut commits: Vec<Commit> = earliest.into_iter().map(of).collect();
@@ -57,33 +59,6 @@ pub fn commit_times(log: &DiskLog, model: CrashModel) -> Vec<Commit> {
         advances
     });
     commits
-}
-
-/// For each request the reply that made it durable on an honest disk, and that reply's entry.
-fn flushed_at(log: &DiskLog) -> Vec<Option<(LabNs, EntryNo)>> {
-    // (arrival, earliest reply among this and all later arrivals) of the flushes that succeeded.
-    let mut flushes: Vec<(EntryNo, (EntryNo, LabNs))> = log
-        .requests
-        .iter()
-        .filter(|request| request.command() == Command::Flush)
-        .filter_map(|flush| {
-            let reply = flush.reply().filter(|reply| reply.error == 0)?;
-            Some((flush.arrival, (reply.entry, reply.at)))
-        })
-        .collect();
-    let mut earliest = (EntryNo(u32::MAX), LabNs(u64::MAX));
-    for (_, reply) in flushes.iter_mut().rev() {
-        earliest = earliest.min(*reply);
-        *reply = earliest;
-    }
-    let durable = |request: &super::log::DiskRequest| {
-        let reply = request.reply().filter(|reply| reply.error == 0)?;
-        let from = flushes.partition_point(|(arrival, _)| *arrival <= reply.entry);
-        let covered = flushes.get(from).map(|(_, (entry, at))| (*at, *entry));
-        let forced = request.fua().then_some((reply.at, reply.entry));
-        forced.or(covered)
-    };
-    log.requests.iter().map(durable).collect()
 }
 
 /// For each request when so many bytes had been written from it on that the cache could not hold

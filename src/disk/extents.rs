@@ -2,12 +2,16 @@
 //!
 //! What always holds: extents are in order and do not overlap; a sector that no extent covers reads
 //! as zeros. A position is a place in the traces laid end to end (see [`super::Image`]), so that an
-//! extent need not name its file. Twelve bytes an extent, in sorted leaves of bounded size.
+//! extent need not name its file. Twelve bytes an extent, in sorted leaves of bounded size. Maps
+//! share leaves until one of them changes one, so that a clone costs a pointer a leaf.
 
 use crate::units::SECTOR_BYTES;
+use std::sync::Arc;
 
 /// Extents in one leaf at most.
 const LEAF_MAX: usize = 512;
+/// A leaf's vector and its two counts of owners.
+const LEAF_HEAD_BYTES: usize = size_of::<Vec<Extent>>() + 2 * size_of::<usize>();
 /// Room is made in steps of this many extents: doubling would leave a third of it unused.
 const GROW: usize = 64;
 /// Bits of a packed extent that hold the position; the rest holds the sectors.
@@ -71,7 +75,7 @@ pub struct Piece {
 #[derive(Clone, Default)]
 pub struct ExtentMap {
     /// None is empty.
-    leaves: Vec<Vec<Extent>>,
+    leaves: Vec<Arc<Vec<Extent>>>,
     /// The first sector of each leaf.
     firsts: Vec<u32>,
     len: usize,
@@ -93,11 +97,12 @@ impl ExtentMap {
         self.len == 0
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that it holds, those that it shares with its clones too.
     pub fn heap_bytes(&self) -> usize {
         let leaves: usize = self.leaves.iter().map(|leaf| leaf.capacity()).sum();
         leaves * size_of::<Extent>()
-            + self.leaves.capacity() * size_of::<Vec<Extent>>()
+            + self.leaves.len() * LEAF_HEAD_BYTES
+            + self.leaves.capacity() * size_of::<Arc<Vec<Extent>>>()
             + self.firsts.capacity() * size_of::<u32>()
     }
 
@@ -138,7 +143,7 @@ impl ExtentMap {
         let to = self.firsts.partition_point(|first| u64::from(*first) < end);
         if to > first + 2 {
             let covered = first + 1..to - 1;
-            self.len -= self.leaves[covered.clone()].iter().map(Vec::len).sum::<usize>();
+            self.len -= self.leaves[covered.clone()].iter().map(|leaf| leaf.len()).sum::<usize>();
             self.leaves.drain(covered.clone());
             self.firsts.drain(covered);
         }
@@ -146,7 +151,7 @@ impl ExtentMap {
 
     /// Cuts the range out of one leaf. Tells whether the next leaf can be touched too.
     fn carve(&mut self, at: usize, start: u64, end: u64) -> bool {
-        let leaf = &mut self.leaves[at];
+        let leaf = &self.leaves[at];
         let from = leaf.partition_point(|extent| extent.end() <= start);
         let to = from + leaf[from..].partition_point(|extent| extent.start() < end);
         let goes_on = to == leaf.len();
@@ -157,6 +162,7 @@ impl ExtentMap {
         let left = (first.start() < start).then(|| first.part(first.start(), start));
         let right = (last.end() > end).then(|| last.part(end, last.end()));
         let before = leaf.len();
+        let leaf = Arc::make_mut(&mut self.leaves[at]);
         make_room(leaf);
         leaf.splice(from..to, left.into_iter().chain(right));
         self.len = self.len + leaf.len() - before;
@@ -174,19 +180,20 @@ impl ExtentMap {
     fn insert(&mut self, extent: Extent) {
         self.len += 1;
         if self.leaves.is_empty() {
-            self.leaves.push(vec![extent]);
+            self.leaves.push(Arc::new(vec![extent]));
             self.firsts.push(extent.sector);
             return;
         }
         let at = self.leaf_of(extent.start());
-        let leaf = &mut self.leaves[at];
+        let leaf = &self.leaves[at];
         let place = leaf.partition_point(|other| other.sector < extent.sector);
         if place == leaf.len() && leaf.len() >= LEAF_MAX {
             // Ascending writes fill their leaves instead of leaving each half empty.
-            self.leaves.insert(at + 1, vec![extent]);
+            self.leaves.insert(at + 1, Arc::new(vec![extent]));
             self.firsts.insert(at + 1, extent.sector);
             return;
         }
+        let leaf = Arc::make_mut(&mut self.leaves[at]);
         make_room(leaf);
         leaf.insert(place, extent);
         self.firsts[at] = leaf[0].sector;
@@ -196,11 +203,11 @@ impl ExtentMap {
     }
 
     fn split(&mut self, at: usize) {
-        let leaf = &mut self.leaves[at];
+        let leaf = Arc::make_mut(&mut self.leaves[at]);
         let right = leaf.split_off(leaf.len() / 2);
         leaf.shrink_to(leaf.len() + GROW);
         self.firsts.insert(at + 1, right[0].sector);
-        self.leaves.insert(at + 1, right);
+        self.leaves.insert(at + 1, Arc::new(right));
     }
 
     /// The leaf that holds the extent over `sector`, if one does.
@@ -285,13 +292,13 @@ mod tests {
     }
 
     fn check(map: &ExtentMap) {
-        assert_eq!(map.len, map.leaves.iter().map(Vec::len).sum::<usize>());
+        assert_eq!(map.len, map.leaves.iter().map(|leaf| leaf.len()).sum::<usize>());
         assert_eq!(map.leaves.len(), map.firsts.len());
         for (leaf, first) in map.leaves.iter().zip(&map.firsts) {
             assert!(leaf.len() <= LEAF_MAX);
             assert_eq!(leaf[0].sector, *first);
         }
-        let all: Vec<Extent> = map.leaves.concat();
+        let all: Vec<Extent> = map.leaves.iter().flat_map(|leaf| leaf.iter().copied()).collect();
         assert!(all.windows(2).all(|pair| pair[0].end() <= pair[1].start()));
     }
 
@@ -320,6 +327,21 @@ mod tests {
             prop_assert_eq!(&shown(&map, 0, DISK), &model);
             prop_assert_eq!(&shown(&map, at, DISK - at)[..], &model[at as usize..]);
         }
+    }
+
+    #[test]
+    fn a_clone_keeps_what_it_showed_and_shares_every_leaf_that_did_not_change() {
+        let mut map = ExtentMap::new();
+        (0..20_000).for_each(|n| map.set(2 * n, 1, 4096 * n));
+        let kept = map.clone();
+        let before = shown(&kept, 0, 40_000);
+        map.set(8, 1, 1 << 40);
+        map.clear(30_000, 2);
+        check(&map);
+        assert_eq!(shown(&kept, 0, 40_000), before);
+        assert_ne!(shown(&map, 0, 40_000), before);
+        let owned = map.leaves.iter().filter(|leaf| Arc::strong_count(leaf) == 1).count();
+        assert_eq!(owned, 2, "of {} leaves", map.leaves.len());
     }
 
     #[test]

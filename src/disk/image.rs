@@ -2,7 +2,8 @@
 //!
 //! What always holds: the traces that an image refers to are closed and laid end to end, the first
 //! at position 0; a trace that continues the image starts at [`Image::next_start`]. So one number
-//! names a byte of any of them, and a crash during the recovery from a crash needs nothing more.
+//! names a byte of any of them, and a crash during the recovery from a crash needs nothing more. A
+//! planted fault flips a bit as it is read; the trace itself is never altered.
 
 use super::extents::ExtentMap;
 use crate::units::SECTOR_BYTES;
@@ -68,12 +69,20 @@ struct Source {
     start: u64,
 }
 
+/// A bit that reads as its opposite, wherever the disk shows its byte.
+#[derive(Debug, Clone, Copy)]
+struct Flip {
+    position: u64,
+    mask: u8,
+}
+
 /// What a disk holds.
 #[derive(Debug, Clone)]
 pub struct Image {
     disk_bytes: u64,
-    sources: Vec<Source>,
+    sources: Arc<[Source]>,
     next_start: u64,
+    flips: Arc<[Flip]>,
     extents: ExtentMap,
 }
 
@@ -86,11 +95,18 @@ impl Image {
         {
             return Err(ImageError::Size { bytes: disk_bytes });
         }
-        Ok(Image { disk_bytes, sources: Vec::new(), next_start: 0, extents: ExtentMap::new() })
+        Ok(Image {
+            disk_bytes,
+            sources: Arc::default(),
+            next_start: 0,
+            flips: Arc::default(),
+            extents: ExtentMap::new(),
+        })
     }
 
-    /// This image's traces and then the closed one at `path`, with other extents over them all.
-    pub(super) fn continued(&self, path: &Path, extents: ExtentMap) -> Result<Image, ImageError> {
+    /// What this image shows, with the closed trace at `path` behind its own: the trace is opened
+    /// once for all states that [`Image::showing`] then makes.
+    pub(super) fn continued(&self, path: &Path) -> Result<Image, ImageError> {
         let source = |source| ImageError::Source { path: path.to_owned(), position: 0, source };
         let file = File::open(path).map_err(source)?;
         let bytes = file.metadata().map_err(source)?.len();
@@ -98,13 +114,31 @@ impl Image {
         if next_start > START_MAX {
             return Err(ImageError::TooDeep { bytes: next_start });
         }
-        let mut sources = self.sources.clone();
-        sources.push(Source {
-            path: path.to_owned(),
-            file: Arc::new(file),
-            start: self.next_start,
-        });
-        Ok(Image { disk_bytes: self.disk_bytes, sources, next_start, extents })
+        let last = Source { path: path.to_owned(), file: Arc::new(file), start: self.next_start };
+        let sources = self.sources.iter().cloned().chain([last]).collect();
+        Ok(Image { sources, next_start, ..self.clone() })
+    }
+
+    /// The same traces, of which other sectors show.
+    pub(super) fn showing(&self, extents: ExtentMap) -> Image {
+        Image {
+            disk_bytes: self.disk_bytes,
+            sources: self.sources.clone(),
+            next_start: self.next_start,
+            flips: self.flips.clone(),
+            extents,
+        }
+    }
+
+    /// The same, in which the bits of `mask` in the byte at a position of the traces are flipped.
+    pub(super) fn flipped(&self, position: u64, mask: u8) -> Image {
+        let flips = self.flips.iter().copied().chain([Flip { position, mask }]).collect();
+        Image { flips, ..self.clone() }
+    }
+
+    /// The position of the first byte of the trace at `path`, if this image refers to it.
+    pub(super) fn start_of(&self, path: &Path) -> Option<u64> {
+        self.sources.iter().find(|source| source.path == path).map(|source| source.start)
     }
 
     /// Size of the disk.
@@ -155,12 +189,19 @@ impl Image {
                 disk_bytes: self.disk_bytes,
             });
         };
-        let position = position - source.start;
-        source.file.read_exact_at(out, position).map_err(|error| ImageError::Source {
+        let in_trace = position - source.start;
+        source.file.read_exact_at(out, in_trace).map_err(|error| ImageError::Source {
             path: source.path.clone(),
-            position,
+            position: in_trace,
             source: error,
-        })
+        })?;
+        for flip in self.flips.iter() {
+            let at = flip.position.checked_sub(position).and_then(|at| usize::try_from(at).ok());
+            if let Some(byte) = at.and_then(|at| out.get_mut(at)) {
+                *byte ^= flip.mask;
+            }
+        }
+        Ok(())
     }
 
     /// Its extents, for a disk that continues it; the image itself keeps none.

@@ -25,7 +25,10 @@ pub mod uberblock;
 
 pub use commit_times::{Commit, commit_times};
 pub use commits::CutRule;
-pub use crash::{CrashError, CrashModel, crash_state, durable_requests};
+pub use crash::{
+    CrashError, CrashModel, CrashState, DiskFault, DurableAt, FaultError, StateCursor, StateId,
+    VisibleWrite, crash_state, crash_state_with, durable_requests, visible_writes,
+};
 pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};

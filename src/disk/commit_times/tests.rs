@@ -7,7 +7,7 @@ use crate::disk::crash::script::{
     Recorded, Step, UNITS, any_script, flush, fua, record_payloads, reply, write,
 };
 use crate::disk::uberblock;
-use crate::trace::TraceReader;
+use crate::trace::{EntryNo, TraceReader};
 use crate::units::SECTOR_BYTES;
 use proptest::prelude::*;
 

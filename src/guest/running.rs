@@ -4,7 +4,7 @@ use crate::agent::protocol::Request;
 use crate::guest::arguments::{CONTROL_SOCKET, MESSAGES_SOCKET, QMP_SOCKET};
 use crate::guest::cache::hex;
 use crate::guest::control::{Control, Hello};
-use crate::guest::disk::{AddedDisk, DiskBus, DiskSource, blockdev_add, device_add};
+use crate::guest::disk::{AddedDisk, CacheMode, DiskBus, DiskSource, blockdev_add, device_add};
 use crate::guest::error::GuestError;
 use crate::guest::link::{Deadline, Link};
 use crate::guest::machine::Machine;
@@ -114,13 +114,23 @@ impl Guest {
 
     /// Plugs a disk in and waits until the guest has it with a write-back cache.
     pub fn add_disk(&mut self, source: &DiskSource, bus: DiskBus) -> Result<AddedDisk, GuestError> {
+        self.add_cached_disk(source, bus, CacheMode::WriteBack)
+    }
+
+    /// The same with what QEMU does with its flushes.
+    pub fn add_cached_disk(
+        &mut self,
+        source: &DiskSource,
+        bus: DiskBus,
+        cache: CacheMode,
+    ) -> Result<AddedDisk, GuestError> {
         let count = match bus {
             DiskBus::VirtioBlk => &mut self.virtio_disks,
             DiskBus::Nvme => &mut self.nvme_disks,
         };
         let disk = AddedDisk::nth(bus, *count);
         *count += 1;
-        self.qmp.execute("blockdev-add", blockdev_add(&disk.node, source), QMP_LIMIT)?;
+        self.qmp.execute("blockdev-add", blockdev_add(&disk.node, source, cache), QMP_LIMIT)?;
         self.qmp.execute("device_add", device_add(&disk.node, bus), QMP_LIMIT)?;
         // The node in /dev comes before its queue's files in /sys, or after them.
         self.control.wait_for(&disk.device, DISK_LIMIT)?;

@@ -7,6 +7,7 @@ use crate::disk::{Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, commit_tim
 use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
 use crate::history::message::{FrameError, Frames, Message};
+use crate::stack::scenario::Stack;
 use crate::trace::{Command, Entry, EntryAt, EntryNo, TraceEnd};
 use crate::units::{EventNo, LabNs, RunId, StreamId, Txg};
 use crate::verify::durable::{AnsweredFlush, Flushes};
@@ -68,6 +69,11 @@ pub enum EvidenceError {
         "no commit that holds the set-up's last write is known to be durable when the load begins"
     )]
     SetUpNotDurable,
+    /// The same on a plain file system.
+    #[error(
+        "no flush stands behind the set-up: the disk answered none between the marks {SET_UP_WRITTEN} and {LOAD_BEGINS}"
+    )]
+    NoFlushBehindSetUp,
     /// A message that is none.
     #[error("entry {entry} of the trace: {source}")]
     Message {
@@ -92,6 +98,7 @@ impl EvidenceError {
             | EvidenceError::Damaged { .. }
             | EvidenceError::NoLoad
             | EvidenceError::SetUpNotDurable
+            | EvidenceError::NoFlushBehindSetUp
             | EvidenceError::Clock(ClockError::NoSample) => Verdict::NotMeasured,
             EvidenceError::History(error) if error.is_missing_data() => Verdict::NotMeasured,
             EvidenceError::Log(LogError::Trace(_)) => Verdict::NotMeasured,
@@ -107,18 +114,32 @@ impl EvidenceError {
 /// Reads the trace of a run.
 pub fn of_run(folder: &RunDir, facts: &RunFacts) -> Result<Evidence, EvidenceError> {
     let streams: Vec<StreamId> = facts.plan.streams.iter().map(|stream| stream.id).collect();
-    let evidence = read(&folder.trace(), &streams, facts.scenario.cut.crash_model)?;
+    let settled = match facts.scenario.stack.get() {
+        Stack::Zfs(_) => SettledBy::Commit,
+        Stack::Plain(..) => SettledBy::Flush,
+    };
+    let evidence = read(&folder.trace(), &streams, facts.scenario.cut.crash_model, settled)?;
     match evidence.log.header.run {
         run if run == facts.plan.run => Ok(evidence),
         run => Err(EvidenceError::Foreign { run, expected: facts.plan.run }),
     }
 }
 
-/// Reads the trace at `path`; `streams` are the plan's.
+/// What shows that the set-up was durable when the load began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettledBy {
+    /// A pool's commit.
+    Commit,
+    /// A flush of the disk: all that a plain file system asks for.
+    Flush,
+}
+
+/// Reads the trace at `path`; `streams` are the plan's. Only a pool has commits.
 pub fn read(
     path: &Path,
     streams: &[StreamId],
     model: CrashModel,
+    settled: SettledBy,
 ) -> Result<Evidence, EvidenceError> {
     let (mut arrivals, mut samples, mut cut_seen) = (Vec::new(), Vec::new(), false);
     let mut bad = None;
@@ -145,16 +166,26 @@ pub fn read(
     said_once(&arrivals)?;
     let history = History::new(streams, arrivals)?;
     let clock = ClockMap::new(&samples)?;
-    let commits = commit_times(&log, model);
-    if !is_durable(set_up, begin, &commits, &history, &clock) {
-        return Err(EvidenceError::SetUpNotDurable);
+    let (mut commits, mut written) = (Vec::new(), None);
+    match settled {
+        SettledBy::Commit => {
+            commits = commit_times(&log, model);
+            written = log.uberblocks.iter().map(|sighting| sighting.txg).max();
+            if !is_durable(set_up, begin, &commits, &history, &clock) {
+                return Err(EvidenceError::SetUpNotDurable);
+            }
+        }
+        SettledBy::Flush if !is_flushed(set_up, begin, &log) => {
+            return Err(EvidenceError::NoFlushBehindSetUp);
+        }
+        SettledBy::Flush => {}
     }
     Ok(Evidence {
         history,
         clock,
         flushes: Flushes::new(answered_flushes(&log)),
         commits,
-        written: log.uberblocks.iter().map(|sighting| sighting.txg).max(),
+        written,
         begin,
         cut,
         log,
@@ -194,6 +225,15 @@ fn is_durable(
         next.is_some_and(|row| clock.lab(row.birth).lo >= set_up)
     };
     commits.iter().any(|commit| (set_up..begin).contains(&commit.durable) && closed_behind(commit))
+}
+
+/// Whether a flush came behind `set_up` and was answered before the load began. A forced write is not
+/// enough: it makes nothing durable but itself.
+fn is_flushed(set_up: LabNs, begin: LabNs, log: &DiskLog) -> bool {
+    let flushes = log.requests.iter().filter(|request| request.command() == Command::Flush);
+    flushes
+        .filter(|flush| flush.arrived >= set_up)
+        .any(|flush| flush.reply().is_some_and(|reply| reply.error == 0 && reply.at < begin))
 }
 
 fn arrival(at: &EntryAt, frame: &[u8], late: bool) -> Result<Arrival, FrameError> {

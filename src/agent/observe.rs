@@ -244,6 +244,6 @@ mod tests {
             Ok(())
         };
         observe(&plan, &ring, &mut sink).expect("an observation");
-        assert_eq!(sizes, [None, Some(0)]);
+        assert_eq!(sizes, [None, Some(0), None]);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sets the cut's draws apart from everything else that a seed decides.
 const LANE: u64 = 0x6375_7400;
-/// Periods of a txg's timer over which a uniform cut is drawn, so that it is not locked to the
+/// Periods (of a txg's timer, where there is one) over which a uniform cut is drawn, so that it is not locked to the
 /// phase of the load's start.
 const PERIODS: f64 = 3.0;
 /// No cut before this, in seconds: there must be a load.
@@ -31,17 +31,16 @@ pub enum CutPlan {
     },
 }
 
-/// Draws the cut. `load_seconds` is the middle of what may be drawn: half of three txg periods
-/// before it to half of three after it.
-pub fn choose(spec: &CutSpec, txg_timeout_s: u32, seed: u64) -> CutPlan {
+/// Draws the cut. `load_seconds` is the middle of what may be drawn: half of three periods (see
+/// `Scenario::cut_period_s`) before it to half of three after it.
+pub fn choose(spec: &CutSpec, period_s: f64, seed: u64) -> CutPlan {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ LANE);
-    let period = f64::from(txg_timeout_s);
-    let from = (spec.load_seconds - PERIODS / 2.0 * period).max(EARLIEST_S);
+    let from = (spec.load_seconds - PERIODS / 2.0 * period_s).max(EARLIEST_S);
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     match spec.when {
         CutWhen::Worst => CutPlan::Worst { after_ns: ns(from), commit: rng.random_range(1..=2) },
         CutWhen::Uniform => {
-            let until = spec.load_seconds + PERIODS / 2.0 * period;
+            let until = spec.load_seconds + PERIODS / 2.0 * period_s;
             CutPlan::Uniform { at_ns: ns(rng.random_range(from..until)) }
         }
     }
@@ -63,7 +62,7 @@ mod tests {
 
     #[test]
     fn uniform_cuts_fill_three_periods_around_the_load_time_and_follow_the_seed() {
-        let at = |seed| match choose(&spec(CutWhen::Uniform, 15.0), 5, seed) {
+        let at = |seed| match choose(&spec(CutWhen::Uniform, 15.0), 5.0, seed) {
             CutPlan::Uniform { at_ns } => at_ns as f64 / 1e9,
             CutPlan::Worst { .. } => panic!("not asked for"),
         };
@@ -80,11 +79,11 @@ mod tests {
     #[test]
     fn worst_cuts_wait_for_enough_load_and_the_seed_picks_the_commit() {
         let picks: Vec<CutPlan> =
-            (0..64).map(|seed| choose(&spec(CutWhen::Worst, 15.0), 5, seed)).collect();
+            (0..64).map(|seed| choose(&spec(CutWhen::Worst, 15.0), 5.0, seed)).collect();
         for commit in 1..=2 {
             assert!(picks.contains(&CutPlan::Worst { after_ns: 7_500_000_000, commit }));
         }
-        let short = choose(&spec(CutWhen::Worst, 1.0), 5, 1);
+        let short = choose(&spec(CutWhen::Worst, 1.0), 5.0, 1);
         assert!(matches!(short, CutPlan::Worst { after_ns: 500_000_000, .. }));
     }
 }

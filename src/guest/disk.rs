@@ -1,15 +1,29 @@
 //! Disks that are plugged into a running guest. A saved guest knows none of them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// How the guest sees a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DiskBus {
     /// virtio-blk: a forced write is a write and a flush.
+    #[default]
     VirtioBlk,
     /// NVMe: a forced write may carry FUA instead.
     Nvme,
+}
+
+/// What QEMU does with the guest's flushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheMode {
+    /// It passes them on and answers when they are answered.
+    #[default]
+    WriteBack,
+    /// It answers them and passes none on: a planted fault, QEMU's `cache=unsafe`.
+    Unsafe,
 }
 
 /// What is behind a disk.
@@ -71,10 +85,10 @@ fn device_id(node: &str) -> String {
     format!("{node}-device")
 }
 
-/// Arguments of `blockdev-add`. Flushes go through, discards too, and zeroes are written as such: what
-/// the guest asks for is what the lab's disk records.
-pub fn blockdev_add(node: &str, source: &DiskSource) -> Value {
-    let cache = json!({ "direct": false, "no-flush": false });
+/// Arguments of `blockdev-add`. Flushes go through unless the cache is unsafe, discards too, and
+/// zeroes are written as such: what the guest asks for is what the lab's disk records.
+pub fn blockdev_add(node: &str, source: &DiskSource, cache: CacheMode) -> Value {
+    let cache = json!({ "direct": false, "no-flush": cache == CacheMode::Unsafe });
     let file = match source {
         DiskSource::Nbd { socket, export } => json!({
             "driver": "nbd",
@@ -126,7 +140,8 @@ mod tests {
 
     #[test]
     fn an_nbd_disk_lets_flushes_and_discards_through() {
-        let arguments = blockdev_add("virtio0", &DiskSource::nbd(Path::new("/run/nbd")));
+        let source = DiskSource::nbd(Path::new("/run/nbd"));
+        let arguments = blockdev_add("virtio0", &source, CacheMode::WriteBack);
         assert_eq!(
             arguments,
             json!({
@@ -139,6 +154,8 @@ mod tests {
                 "cache": { "direct": false, "no-flush": false },
             })
         );
+        let unsafe_cache = blockdev_add("virtio0", &source, CacheMode::Unsafe);
+        assert_eq!(unsafe_cache["cache"]["no-flush"], true);
     }
 
     #[test]

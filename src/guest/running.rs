@@ -4,7 +4,7 @@ use crate::agent::protocol::Request;
 use crate::guest::arguments::{CONTROL_SOCKET, MESSAGES_SOCKET, QMP_SOCKET};
 use crate::guest::cache::hex;
 use crate::guest::control::{Control, Hello};
-use crate::guest::disk::{AddedDisk, DiskBus, DiskSource, blockdev_add, device_add};
+use crate::guest::disk::{AddedDisk, CacheMode, DiskBus, DiskSource, blockdev_add, device_add};
 use crate::guest::error::GuestError;
 use crate::guest::link::{Deadline, Link};
 use crate::guest::machine::Machine;
@@ -115,12 +115,22 @@ impl Guest {
 
     /// Plugs a disk in and waits until the guest has it with a write-back cache.
     pub fn add_disk(&mut self, source: &DiskSource, bus: DiskBus) -> Result<AddedDisk, GuestError> {
+        self.add_cached_disk(source, bus, CacheMode::WriteBack)
+    }
+
+    /// The same with what QEMU does with its flushes.
+    pub fn add_cached_disk(
+        &mut self,
+        source: &DiskSource,
+        bus: DiskBus,
+        cache: CacheMode,
+    ) -> Result<AddedDisk, GuestError> {
         // The guest gives a new disk the lowest name that is free.
         let is_free = |nth: &u8| !self.disks.contains(&AddedDisk::nth(bus, *nth));
         let nth = (0..DISKS_MAX).find(is_free).ok_or(GuestError::NoPlaceForDisk(DISKS_MAX))?;
         let disk = AddedDisk::nth(bus, nth);
         self.disks.push(disk.clone());
-        self.qmp.execute("blockdev-add", blockdev_add(&disk.node, source), QMP_LIMIT)?;
+        self.qmp.execute("blockdev-add", blockdev_add(&disk.node, source, cache), QMP_LIMIT)?;
         self.qmp.execute("device_add", device_add(&disk.node, bus), QMP_LIMIT)?;
         // The node in /dev comes before its queue's files in /sys, or after them.
         self.control.wait_for(&disk.device, DISK_LIMIT)?;

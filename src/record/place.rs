@@ -28,7 +28,7 @@ pub fn planned_location(plan: &Plan, stream: &StreamPlan, seq: Seq) -> Option<u6
     }
     match stream.pattern {
         Pattern::Append => (seq.0 - 1).checked_mul(RECORD_BYTES as u64),
-        Pattern::Overwrite { .. } => Some(stream.location(plan.seed, seq)),
+        Pattern::Overwrite { .. } | Pattern::Replace => Some(stream.location(plan.seed, seq)),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::record::ring;
 use crate::units::{EventNo, GuestNs, RunId, Seq, StreamId};
 use crate::workload::plan::{Pattern, Plan, StreamPlan};
 
-/// Stream 1 appends, stream 2 overwrites 8 slots.
+/// Stream 1 appends, stream 2 overwrites 8 slots, stream 3 replaces its file.
 pub fn plan() -> Plan {
     let stream = |id, pattern| StreamPlan {
         id: StreamId(id),
@@ -21,7 +21,11 @@ pub fn plan() -> Plan {
         run: RunId(*b"a run of a test."),
         seed: 7,
         bodies: 16,
-        streams: vec![stream(1, Pattern::Append), stream(2, Pattern::Overwrite { slots: 8 })],
+        streams: vec![
+            stream(1, Pattern::Append),
+            stream(2, Pattern::Overwrite { slots: 8 }),
+            stream(3, Pattern::Replace),
+        ],
     }
 }
 

@@ -1,7 +1,10 @@
 //! Scenarios, and what lies between a program and the medium.
 
 pub mod build;
+pub mod plain;
+pub mod pool;
 pub mod recover;
 pub mod scenario;
 pub mod settings;
+pub mod spec;
 pub mod zfs;

@@ -2,11 +2,14 @@
 //!
 //! Every field is checked here, before anything starts; an error names the file and the field.
 
+pub use super::spec::{DISK_MOUNT, PlainFs, PlainSpec, Stack, StackSpec, ZfsSpec};
 use crate::disk::crash::CrashModel;
+use crate::guest::disk::{CacheMode, DiskBus};
 use crate::units::{RunId, StreamId};
 use crate::workload::plan::{Pattern, Plan, StreamPlan, WriterFault};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Bodies made before the load.
 const BODIES: u32 = 4096;
@@ -61,31 +64,12 @@ pub struct DiskSpec {
     /// Transfer rate; 0 is unlimited.
     #[serde(default)]
     pub bandwidth_mib_s: f64,
-}
-
-/// What stands on the disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StackSpec {
-    /// Which kind.
-    pub kind: StackKind,
-    /// The pool's name.
-    pub pool: String,
-    /// The size of the pool's file in MiB.
-    pub pool_mib: u64,
-    /// `zfs_txg_timeout`.
-    pub txg_timeout_s: u32,
-    /// `zfs_dirty_data_max` in MiB, if not ZFS's own choice.
+    /// How the guest sees it.
     #[serde(default)]
-    pub dirty_data_max_mib: Option<u64>,
-}
-
-/// Kinds of stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StackKind {
-    /// ext4 on the disk, a sparse file on it, a pool in the file.
-    ZfsInAFile,
+    pub bus: DiskBus,
+    /// What QEMU does with the guest's flushes.
+    #[serde(default)]
+    pub cache: CacheMode,
 }
 
 /// ZFS's `sync` property.
@@ -163,6 +147,8 @@ pub enum PatternName {
     Append,
     /// Random slots.
     Overwrite,
+    /// A new file renamed over the old one.
+    Replace,
 }
 
 /// How the power is cut.
@@ -185,7 +171,7 @@ pub struct CutSpec {
 pub enum CutWhen {
     /// Just before a commit becomes durable: when most is at risk.
     Worst,
-    /// Uniformly over three txg periods.
+    /// Uniformly over three periods around the load time: see `Scenario::cut_period_s`.
     Uniform,
 }
 
@@ -248,7 +234,10 @@ pub struct Unsound {
     pub problem: String,
 }
 
-fn unsound<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, Unsound> {
+pub(super) fn unsound<T>(
+    place: impl Into<String>,
+    problem: impl Into<String>,
+) -> Result<T, Unsound> {
     Err(Unsound { place: place.into(), problem: problem.into() })
 }
 
@@ -265,37 +254,31 @@ impl Scenario {
     }
 
     fn check_sizes(&self) -> Result<(), Unsound> {
-        let within = |place: &str, value: f64, lo: f64, hi: f64| match (lo..=hi).contains(&value) {
-            true => Ok(()),
-            false => unsound(place, format!("{value} is not within {lo} to {hi}")),
-        };
         within("guest.memory_mib", f64::from(self.guest.memory_mib), 512.0, 16_384.0)?;
         within("guest.cpus", f64::from(self.guest.cpus), 1.0, 64.0)?;
-        within("disk.size_mib", self.disk.size_mib as f64, 256.0, 1_048_576.0)?;
         within("disk.flush_ms", self.disk.flush_ms, 0.0, 10_000.0)?;
         within("disk.bandwidth_mib_s", self.disk.bandwidth_mib_s, 0.0, 1e6)?;
-        within("stack.txg_timeout_s", f64::from(self.stack.txg_timeout_s), 1.0, 60.0)?;
         within("cut.load_seconds", self.cut.load_seconds, 0.5, 600.0)?;
-        let dirty = self.stack.dirty_data_max_mib.unwrap_or(64);
-        within("stack.dirty_data_max_mib", dirty as f64, 1.0, 16_384.0)?;
-        within("stack.pool_mib", self.stack.pool_mib as f64, 128.0, 1_048_576.0)?;
-        if self.stack.pool_mib + 128 > self.disk.size_mib {
-            let problem = format!(
-                "{} MiB of pool need a disk of at least {} MiB (disk.size_mib is {})",
-                self.stack.pool_mib,
-                self.stack.pool_mib + 128,
-                self.disk.size_mib
-            );
-            return unsound("stack.pool_mib", problem);
-        }
         check_name("name", &self.name)?;
-        check_name("stack.pool", &self.stack.pool)
+        self.stack.check(self.disk.size_mib)?;
+        match (self.cut.when, self.stack.plain_fs()) {
+            (CutWhen::Worst, Some(fs)) => {
+                let problem = format!(
+                    "\"worst\" waits for a commit of a pool, and {fs} has none; use \"uniform\""
+                );
+                unsound("cut.when", problem)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_datasets(&self) -> Result<(), Unsound> {
         let mut streams: u64 = 0;
         for (name, dataset) in &self.dataset {
-            check_name(&format!("dataset.{name}"), name)?;
+            let place = format!("dataset.{name}");
+            check_name(&place, name)?;
+            self.stack.check_dataset(&place, dataset)?;
+            dataset.check_fault(&place)?;
             for (n, stream) in dataset.stream.iter().enumerate() {
                 let place = format!("dataset.{name}.stream[{n}]");
                 stream.check(&place)?;
@@ -331,19 +314,42 @@ impl Scenario {
         }
     }
 
-    /// Where a dataset is mounted in the guest.
+    /// Where a dataset's files are in the guest.
     pub fn mountpoint(&self, dataset: &str) -> String {
-        format!("/{}/{dataset}", self.stack.pool)
+        self.mountpoint_at(Path::new(DISK_MOUNT), dataset)
+    }
+
+    /// Where a dataset's files are if a plain stack is mounted at `root`. A pool mounts its datasets
+    /// by its own name, wherever its file is.
+    fn mountpoint_at(&self, root: &Path, dataset: &str) -> String {
+        match self.stack.get() {
+            Stack::Zfs(zfs) => format!("/{}/{dataset}", zfs.pool),
+            Stack::Plain(..) => format!("{}/{dataset}", root.display()),
+        }
+    }
+
+    /// The period, in seconds, that a uniform cut must not be locked to: a txg's timer. A plain file
+    /// system commits with each fsync, so there a third of the load time stands for it.
+    pub fn cut_period_s(&self) -> f64 {
+        match self.stack.get() {
+            Stack::Zfs(zfs) => f64::from(zfs.txg_timeout_s),
+            Stack::Plain(..) => self.cut.load_seconds / 3.0,
+        }
     }
 
     /// The plan: the same for the same scenario, seed and run.
     pub fn plan(&self, run: RunId, seed: u64) -> Plan {
+        self.plan_at(Path::new(DISK_MOUNT), run, seed)
+    }
+
+    /// The plan with a plain stack mounted at `root`, as the host's own kernel does it.
+    pub fn plan_at(&self, root: &Path, run: RunId, seed: u64) -> Plan {
         let mut streams = Vec::new();
         for (name, dataset) in &self.dataset {
             for spec in &dataset.stream {
                 for _ in 0..spec.count {
                     let id = StreamId(streams.len() as u16);
-                    let path = format!("{}/stream-{id}", self.mountpoint(name));
+                    let path = format!("{}/stream-{id}", self.mountpoint_at(root, name));
                     let unpaced_disabled = dataset.sync == Sync::Disabled && spec.pace_hz.is_none();
                     streams.push(StreamPlan {
                         id,
@@ -361,11 +367,31 @@ impl Scenario {
     }
 }
 
+impl DatasetSpec {
+    fn check_fault(&self, place: &str) -> Result<(), Unsound> {
+        let all_replace = self.stream.iter().all(|stream| stream.pattern == PatternName::Replace);
+        match self.fault.filter(|fault| fault.is_of_replace()) {
+            Some(fault) if !all_replace => {
+                let problem = format!(
+                    "{} leaves out a step of replace; a stream of another pattern has no such step",
+                    fault.name()
+                );
+                unsound(format!("{place}.fault"), problem)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl StreamSpec {
     fn check(&self, place: &str) -> Result<(), Unsound> {
         match (self.pattern, self.slots) {
             (PatternName::Append, Some(_)) => return unsound(place, "append has no slots"),
-            (PatternName::Overwrite, Some(1..=1_048_576)) | (PatternName::Append, None) => {}
+            (PatternName::Replace, Some(_)) => {
+                return unsound(place, "replace has no slots: its file is one record");
+            }
+            (PatternName::Overwrite, Some(1..=1_048_576))
+            | (PatternName::Append | PatternName::Replace, None) => {}
             (PatternName::Overwrite, _) => {
                 return unsound(place, "overwrite needs slots within 1 to 1048576");
             }
@@ -387,12 +413,20 @@ impl StreamSpec {
         match self.pattern {
             PatternName::Append => Pattern::Append,
             PatternName::Overwrite => Pattern::Overwrite { slots: self.slots.unwrap_or(1) },
+            PatternName::Replace => Pattern::Replace,
         }
     }
 }
 
+pub(super) fn within(place: &str, value: f64, lo: f64, hi: f64) -> Result<(), Unsound> {
+    match (lo..=hi).contains(&value) {
+        true => Ok(()),
+        false => unsound(place, format!("{value} is not within {lo} to {hi}")),
+    }
+}
+
 /// Names end up in paths and in tools' arguments.
-fn check_name(place: &str, name: &str) -> Result<(), Unsound> {
+pub(super) fn check_name(place: &str, name: &str) -> Result<(), Unsound> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
     match starts && name.len() <= 32 && name.chars().all(good) {

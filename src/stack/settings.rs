@@ -4,9 +4,12 @@ use super::scenario::Scenario;
 use toml::{Table, Value};
 
 /// Scenarios that the binary brings along.
-const BUILT_IN: [(&str, &str); 2] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("zfs-sync-disabled", include_str!("../../workloads/zfs-sync-disabled.toml")),
     ("zfs-sync-disabled-full", include_str!("../../workloads/zfs-sync-disabled-full.toml")),
+    ("ext4", include_str!("../../workloads/ext4.toml")),
+    ("xfs", include_str!("../../workloads/xfs.toml")),
+    ("btrfs", include_str!("../../workloads/btrfs.toml")),
 ];
 
 /// The scenario that runs when none is named.
@@ -144,7 +147,7 @@ mod tests {
         let sets = ["billing.sync=disabled".to_owned(), "stack.txg_timeout_s=1".to_owned()];
         let varied = load(DEFAULT, &sets).unwrap();
         assert_eq!(varied.dataset["billing"].sync, Sync::Disabled);
-        assert_eq!(varied.stack.txg_timeout_s, 1);
+        assert_eq!(varied.stack.zfs().unwrap().txg_timeout_s, 1);
     }
 
     #[test]

@@ -34,15 +34,13 @@ pub fn judged(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> 
     report.cut.late_messages = evidence.history.late;
     report.clock_error_s = seconds(recording.clock.error_ns_max());
     report.disk = disk_report(&recording.log);
-    let txgs = std::mem::take(&mut report.pool.txgs);
-    report.pool = PoolReport {
-        used_txg: observed.recovery.used,
-        durable_txg: evidence.commits.iter().map(|commit| commit.txg).max(),
-        written_txg: evidence.written,
-        committed_txg: evidence.history.newest_committed(),
-        txgs,
-        first_lost: first_lost(evidence, observed.recovery.used),
-    };
+    if let Some(pool) = &mut report.pool {
+        pool.used_txg = observed.recovery.used_txg();
+        pool.durable_txg = evidence.commits.iter().map(|commit| commit.txg).max();
+        pool.written_txg = evidence.written;
+        pool.committed_txg = evidence.history.newest_committed();
+        pool.first_lost = first_lost(evidence, pool.used_txg);
+    }
     report.hints = failed_streams(evidence);
     report.hints.extend(what_emulation_hides(&report));
     report
@@ -124,14 +122,14 @@ fn frame(facts: &RunFacts, judged: Judged) -> TrialReport {
         versions: facts.versions.clone(),
         acceleration: facts.acceleration,
         guest_cpu_slowdown: facts.guest_cpu_slowdown,
-        pool: PoolReport {
+        pool: facts.scenario.stack.zfs().map(|_| PoolReport {
             used_txg: None,
             durable_txg: None,
             written_txg: None,
             committed_txg: None,
             txgs: judged.txgs,
             first_lost: None,
-        },
+        }),
         disk: DiskReport { writes: 0, written_bytes: 0, flushes: 0, unflushed_writes: 0 },
         clock_error_s: 0.0,
         hints: Vec::new(),
@@ -217,7 +215,8 @@ fn first_lost(evidence: &Evidence, used: Option<Txg>) -> Option<WindowParts> {
 /// A violation that half the sync time would undo rests on how slow this guest is.
 fn what_emulation_hides(report: &TrialReport) -> Vec<String> {
     let mut hints = Vec::new();
-    let Some(parts) = report.pool.first_lost else { return hints };
+    let first_lost = report.pool.as_ref().and_then(|pool| pool.first_lost);
+    let Some(parts) = first_lost else { return hints };
     for claim in &report.claims {
         let (Some(allowed), Some(window)) = (claim.seconds, claim.window) else { continue };
         let Some(sync_s) = parts.sync_s else { continue };

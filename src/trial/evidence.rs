@@ -9,6 +9,7 @@ use crate::disk::{
 use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
 use crate::history::message::{FrameError, Frames, Message};
+use crate::stack::scenario::Stack;
 use crate::trace::{Command, Entry, EntryAt, EntryNo, TraceEnd};
 use crate::units::{EventNo, LabNs, RunId, StreamId, Txg};
 use crate::verify::durable::{AnsweredFlush, Flushes};
@@ -28,6 +29,7 @@ pub struct Recording {
     pub begin: LabNs,
     /// The recorded cut.
     pub cut: LabNs,
+    settled: SettledBy,
     streams: Vec<StreamId>,
     /// The guest's side, in the order of arrival.
     arrivals: Vec<Arrival>,
@@ -84,6 +86,11 @@ pub enum EvidenceError {
         "no commit that holds the set-up's last write is known to be durable when the load begins"
     )]
     SetUpNotDurable,
+    /// The same on a plain file system.
+    #[error(
+        "no flush stands behind the set-up: the disk answered none between the marks {SET_UP_WRITTEN} and {LOAD_BEGINS}"
+    )]
+    NoFlushBehindSetUp,
     /// A message that is none.
     #[error("entry {entry} of the trace: {source}")]
     Message {
@@ -108,6 +115,7 @@ impl EvidenceError {
             | EvidenceError::Damaged { .. }
             | EvidenceError::NoLoad
             | EvidenceError::SetUpNotDurable
+            | EvidenceError::NoFlushBehindSetUp
             | EvidenceError::Clock(ClockError::NoSample) => Verdict::NotMeasured,
             EvidenceError::History(error) if error.is_missing_data() => Verdict::NotMeasured,
             EvidenceError::Log(LogError::Trace(_)) => Verdict::NotMeasured,
@@ -127,18 +135,32 @@ pub fn of_run(
     model: CrashModel,
 ) -> Result<Recording, EvidenceError> {
     let streams: Vec<StreamId> = facts.plan.streams.iter().map(|stream| stream.id).collect();
-    let recording = read(&folder.trace(), &streams, model)?;
+    let settled = match facts.scenario.stack.get() {
+        Stack::Zfs(_) => SettledBy::Commit,
+        Stack::Plain(..) => SettledBy::Flush,
+    };
+    let recording = read(&folder.trace(), &streams, model, settled)?;
     match recording.log.header.run {
         run if run == facts.plan.run => Ok(recording),
         run => Err(EvidenceError::Foreign { run, expected: facts.plan.run }),
     }
 }
 
-/// Reads the trace at `path`; `streams` are the plan's.
+/// What shows that the set-up was durable when the load began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettledBy {
+    /// A pool's commit.
+    Commit,
+    /// A flush of the disk: all that a plain file system asks for.
+    Flush,
+}
+
+/// Reads the trace at `path`; `streams` are the plan's. Only a pool has commits.
 pub fn read(
     path: &Path,
     streams: &[StreamId],
     model: CrashModel,
+    settled: SettledBy,
 ) -> Result<Recording, EvidenceError> {
     let (mut arrivals, mut samples, mut cut_seen) = (Vec::new(), Vec::new(), false);
     let mut bad = None;
@@ -166,7 +188,11 @@ pub fn read(
     let recording = Recording {
         clock: ClockMap::new(&samples)?,
         flushes: Flushes::new(answered_flushes(&log)),
-        commits: commit_times(&log, model),
+        commits: match settled {
+            SettledBy::Commit => commit_times(&log, model),
+            SettledBy::Flush => Vec::new(),
+        },
+        settled,
         streams: streams.to_vec(),
         arrivals,
         begin,
@@ -174,10 +200,13 @@ pub fn read(
         log,
     };
     let whole = recording.at_its_cut()?;
-    if !is_durable(set_up, &whole) {
-        return Err(EvidenceError::SetUpNotDurable);
+    match settled {
+        SettledBy::Commit if !is_durable(set_up, &whole) => Err(EvidenceError::SetUpNotDurable),
+        SettledBy::Flush if !is_flushed(set_up, begin, &recording.log) => {
+            Err(EvidenceError::NoFlushBehindSetUp)
+        }
+        _ => Ok(recording),
     }
-    Ok(recording)
 }
 
 impl Recording {
@@ -196,7 +225,10 @@ impl Recording {
             recording: self,
             history: History::new(&self.streams, arrivals)?,
             commits: self.commits[..in_time].to_vec(),
-            written: written_before(&self.log, cut),
+            written: match self.settled {
+                SettledBy::Commit => written_before(&self.log, cut),
+                SettledBy::Flush => None,
+            },
             cut: at,
         })
     }
@@ -238,6 +270,15 @@ fn written_before(log: &DiskLog, cut: EntryNo) -> Option<Txg> {
     let arrived =
         |sighting: &&UberblockSighting| log.requests[sighting.request as usize].arrival < cut;
     log.uberblocks.iter().take_while(arrived).map(|sighting| sighting.txg).max()
+}
+
+/// Whether a flush came behind `set_up` and was answered before the load began. A forced write is not
+/// enough: it makes nothing durable but itself.
+fn is_flushed(set_up: LabNs, begin: LabNs, log: &DiskLog) -> bool {
+    let flushes = log.requests.iter().filter(|request| request.command() == Command::Flush);
+    flushes
+        .filter(|flush| flush.arrived >= set_up)
+        .any(|flush| flush.reply().is_some_and(|reply| reply.error == 0 && reply.at < begin))
 }
 
 fn arrival(at: &EntryAt, frame: &[u8], late: bool) -> Result<Arrival, FrameError> {

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Version of facts.json and of what stands beside it.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What was fixed, chosen and measured in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,8 +43,8 @@ pub struct RunFacts {
     pub versions: Versions,
     /// How the guest's CPU was run.
     pub acceleration: Accel,
-    /// Under which limits the pool closed its groups.
-    pub limits: TxgLimits,
+    /// Under which limits the pool closed its groups, where there is one.
+    pub limits: Option<TxgLimits>,
     /// When the cut was to be.
     pub cut: CutPlan,
     /// Until the power was off, in seconds from the cut.
@@ -171,7 +171,7 @@ impl Observation {
             let problem = "it ends inside a file's blocks".to_owned();
             return Err(FactsError::Content { path, problem });
         }
-        let was_read = recovery.import.code == Some(0);
+        let was_read = recovery.was_read();
         let planned = plan.streams.iter().map(|stream| stream.id).filter(|_| was_read);
         if !planned.eq(files.iter().map(|file| file.stream)) {
             let problem = "it does not hold one file for each stream of the plan".to_owned();

@@ -2,7 +2,7 @@
 
 use crate::agent::protocol::Request;
 use crate::disk::DiskServer;
-use crate::guest::disk::{DiskBus, DiskSource};
+use crate::guest::disk::DiskSource;
 use crate::guest::error::GuestError;
 use crate::guest::progress::Watch;
 use crate::guest::running::Guest;
@@ -26,7 +26,7 @@ const DEATH: [&str; 4] = ["Kernel panic", "VERIFY", "PANIC at", "BUG:"];
 pub struct Observation {
     /// What the tools said.
     pub recovery: Recovery,
-    /// What was read back; empty if the pool could not be imported.
+    /// What was read back; empty if nothing could be.
     pub files: Vec<ObservedFile>,
 }
 
@@ -38,7 +38,7 @@ pub fn run(
     plan: &Plan,
     watch: &Watch,
 ) -> Result<Observation> {
-    let added = guest.add_disk(&DiskSource::nbd(disk.socket()), DiskBus::VirtioBlk)?;
+    let added = guest.add_disk(&DiskSource::nbd(disk.socket()), scenario.disk.bus)?;
     look(guest, &added.device, scenario, plan, watch)
 }
 
@@ -51,7 +51,7 @@ pub fn look(
     plan: &Plan,
     watch: &Watch,
 ) -> Result<Observation> {
-    check_and_read(guest, device, scenario, plan, watch).or_else(died)
+    check_and_read(guest, device, scenario, plan, watch).or_else(|error| died(error, scenario))
 }
 
 fn check_and_read(
@@ -63,7 +63,7 @@ fn check_and_read(
 ) -> Result<Observation> {
     let recovery = recover(&mut guest.control, scenario, device, watch)?;
     let mut files = Vec::new();
-    if recovery.import.code == Some(0) {
+    if recovery.was_read() {
         watch.stage("reading every record back");
         files = read_back(guest, plan)?;
     }
@@ -88,7 +88,7 @@ fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
 
 /// A kernel that dies over a state is an outcome of that state; a guest that was lost otherwise is
 /// an error of the trial.
-fn died(error: anyhow::Error) -> Result<Observation> {
+fn died(error: anyhow::Error, scenario: &Scenario) -> Result<Observation> {
     let of_guest = match error.downcast_ref() {
         Some(StackError::Guest(guest)) => Some(guest),
         _ => error.downcast_ref::<GuestError>(),
@@ -98,7 +98,8 @@ fn died(error: anyhow::Error) -> Result<Observation> {
             if DEATH.iter().any(|word| console.contains(word)) =>
         {
             let panic = Some(console.clone());
-            Ok(Observation { recovery: Recovery::of_dead_guest(panic), files: Vec::new() })
+            let recovery = Recovery::of_dead_guest(&scenario.stack, panic);
+            Ok(Observation { recovery, files: Vec::new() })
         }
         _ => Err(error),
     }

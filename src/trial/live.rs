@@ -4,12 +4,12 @@ use crate::agent::protocol::Request;
 use crate::cut::choose::{CutPlan, choose};
 use crate::cut::script::{CutScript, Victim};
 use crate::disk::{CutRule, DiskEvent, DiskServer, LOAD_BEGINS};
-use crate::guest::disk::{DiskBus, DiskSource};
+use crate::guest::disk::DiskSource;
 use crate::guest::process::ProcessId;
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::running::Guest;
 use crate::history::message::Frames;
-use crate::stack::build::{build, settle};
+use crate::stack::build::{build, settle, versions};
 use crate::stack::scenario::Scenario;
 use crate::trace::{ClockSample, Recorder, lab_now};
 use crate::units::LabNs;
@@ -42,16 +42,16 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// What the live half leaves behind, beside the trace.
 #[derive(Debug)]
 pub struct Live {
-    /// Under which limits the pool closed its groups.
-    pub limits: TxgLimits,
+    /// Under which limits the pool closed its groups, where there is one.
+    pub limits: Option<TxgLimits>,
     /// What the seed drew.
     pub plan: CutPlan,
     /// Until the power was off, from the cut.
     pub power_off: Duration,
     /// Time of a fixed computation in the guest over the same here.
     pub cpu_slowdown: f64,
-    /// Versions as the guest's own tools print them: OpenZFS's user land and module.
-    pub zfs: String,
+    /// Versions of the stack's tools, as they print them.
+    pub stack: String,
     /// The guest's kernel.
     pub kernel: String,
 }
@@ -76,9 +76,10 @@ pub fn run(
 ) -> Result<Live> {
     let recorder = &disk.recorder;
     let script = CutScript::find(&scenario.cut.script)?;
-    let added = guest.add_disk(&DiskSource::nbd(disk.server.socket()), DiskBus::VirtioBlk)?;
+    let source = DiskSource::nbd(disk.server.socket());
+    let added = guest.add_cached_disk(&source, scenario.disk.bus, scenario.disk.cache)?;
     let limits = build(&mut guest.control, scenario, &added.device, watch)?;
-    let zfs = guest.control.run(&["zfs", "version"], SHORT)?.stdout.trim().replace('\n', ", ");
+    let stack = versions(&mut guest.control, scenario)?;
     let cpu_slowdown = super::slowdown::measure(&mut guest.control)?;
 
     let messages = guest.take_messages().context("the messages port was taken twice")?;
@@ -86,8 +87,10 @@ pub fn run(
     watch.stage("making the bodies and filling the files");
     guest.control.call(Request::Prepare(plan.clone()), PREPARE)?;
     recorder.mark(SET_UP_WRITTEN)?;
-    let pool = scenario.stack.pool.clone();
-    guest.control.call(Request::WatchTxgs { pool, interval_ms: TXG_LOOK_MS }, SHORT)?;
+    if let Some(zfs) = scenario.stack.zfs() {
+        let (pool, interval_ms) = (zfs.pool.clone(), TXG_LOOK_MS);
+        guest.control.call(Request::WatchTxgs { pool, interval_ms }, SHORT)?;
+    }
     sample_clock(&mut guest, recorder, SAMPLES_BEFORE)?;
     watch.stage("bringing the set-up to the disk");
     settle(&mut guest.control, scenario)?;
@@ -96,9 +99,9 @@ pub fn run(
     let begin = lab_now();
     guest.control.call(Request::StartLoad, SHORT)?;
 
-    let timeout = Duration::from_secs(u64::from(scenario.stack.txg_timeout_s));
-    let cut_plan = choose(&scenario.cut, scenario.stack.txg_timeout_s, plan.seed);
-    let cut_at = wait_for_cut(&mut guest, disk, cut_plan, timeout, begin, watch)?;
+    let period = Duration::from_secs_f64(scenario.cut_period_s());
+    let cut_plan = choose(&scenario.cut, scenario.cut_period_s(), plan.seed);
+    let cut_at = wait_for_cut(&mut guest, disk, cut_plan, period, begin, watch)?;
     let id = ProcessId::of(guest.pid()).context("QEMU was gone before the script could cut it")?;
     script.cut(Victim { pid: id.pid, starttime: id.start })?;
     let power_off = Duration::from_nanos(lab_now().0 - cut_at.0);
@@ -110,7 +113,7 @@ pub fn run(
         plan: cut_plan,
         power_off,
         cpu_slowdown,
-        zfs,
+        stack,
         kernel: guest.hello.kernel.clone(),
     })
 }

@@ -1,6 +1,6 @@
 //! A trial's report as text: the summary for a terminal, and report.md.
 
-use super::report::{ClaimReport, TrialReport, WindowParts};
+use super::report::{ClaimReport, PoolReport, TrialReport, WindowParts};
 use crate::verify::case::DatasetFate;
 use crate::verify::outcome::Outcome;
 use crate::verify::txgs::{ClosedBy, TxgStory};
@@ -45,10 +45,12 @@ pub fn summary(report: &TrialReport, folder: &str) -> String {
     for (name, fate) in &report.datasets {
         put(&mut out, &dataset_line(name, fate), "  ", "    ");
     }
-    if let Some(parts) = &report.pool.first_lost {
-        put(&mut out, &parts_line(parts, report.guest_cpu_slowdown), "  ", "    ");
+    if let Some(pool) = &report.pool {
+        if let Some(parts) = &pool.first_lost {
+            put(&mut out, &parts_line(parts, report.guest_cpu_slowdown), "  ", "    ");
+        }
+        put(&mut out, &txg_line(pool), "  ", "    ");
     }
-    put(&mut out, &txg_line(report), "  ", "    ");
     for hint in &report.hints {
         put(&mut out, hint, "  ", "    ");
     }
@@ -70,7 +72,7 @@ fn head(out: &mut String, report: &TrialReport) {
     put(out, &what, "", "  ");
     let on = format!(
         "{}, kernel {}, QEMU {}, {} MiB; cut after {:.3} s of load {}",
-        versions.zfs,
+        versions.stack,
         versions.kernel,
         versions.qemu,
         report.scenario.guest.memory_mib,
@@ -125,8 +127,7 @@ fn parts_line(parts: &WindowParts, slowdown: f64) -> String {
     )
 }
 
-fn txg_line(report: &TrialReport) -> String {
-    let pool = &report.pool;
+fn txg_line(pool: &PoolReport) -> String {
     let name = |txg: Option<crate::units::Txg>| txg.map_or("?".to_owned(), |txg| txg.to_string());
     let count = |by: ClosedBy| pool.txgs.iter().filter(|txg| txg.closed_by == Some(by)).count();
     let all = [ClosedBy::Timer, ClosedBy::DirtyBytes, ClosedBy::Forced, ClosedBy::Unknown];
@@ -167,7 +168,9 @@ pub fn markdown(report: &TrialReport) -> String {
     let _ = writeln!(out, "{}.\n\nRun {}.\n", report.scenario.tries, report.run);
     claims(&mut out, report);
     datasets(&mut out, report);
-    txgs(&mut out, report);
+    if let Some(pool) = &report.pool {
+        txgs(&mut out, pool, report.guest_cpu_slowdown);
+    }
     setting(&mut out, report);
     out
 }
@@ -209,18 +212,18 @@ fn outcome((outcome, count): (&Outcome, &u64)) -> String {
     format!("{outcome}: {count}")
 }
 
-fn txgs(out: &mut String, report: &TrialReport) {
+fn txgs(out: &mut String, pool: &PoolReport, slowdown: f64) {
     let _ = writeln!(out, "\n## Transaction groups of the load\n");
-    let _ = writeln!(out, "{}.\n", txg_line(report));
-    if let Some(parts) = &report.pool.first_lost {
-        let _ = writeln!(out, "{}.\n", parts_line(parts, report.guest_cpu_slowdown));
+    let _ = writeln!(out, "{}.\n", txg_line(pool));
+    if let Some(parts) = &pool.first_lost {
+        let _ = writeln!(out, "{}.\n", parts_line(parts, slowdown));
     }
     let _ = writeln!(
         out,
         "| txg | closed by | dirty bytes | open s | quiesce s | wait s | sync s |\n| --- | --- | --- | --- | --- | --- | --- |"
     );
     for TxgStory { txg, closed_by, dirty_bytes, open_ns, quiesce_ns, wait_ns, sync_ns, .. } in
-        &report.pool.txgs
+        &pool.txgs
     {
         let closed = closed_by.map_or("open".to_owned(), |by| by.to_string());
         let s = |ns: &u64| *ns as f64 / 1e9;
@@ -250,7 +253,7 @@ fn setting(out: &mut String, report: &TrialReport) {
     let _ = writeln!(
         out,
         "- {}, kernel {} ({}), QEMU {}, plugpull {}",
-        versions.zfs,
+        versions.stack,
         versions.kernel,
         versions.suite.name(),
         versions.qemu,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of this document.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A whole trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,8 +48,8 @@ pub struct TrialReport {
     pub acceleration: Accel,
     /// Time of a fixed computation in the guest over the same on the lab's CPU.
     pub guest_cpu_slowdown: f64,
-    /// What became of the pool.
-    pub pool: PoolReport,
+    /// What became of the pool, where there is one.
+    pub pool: Option<PoolReport>,
     /// What the disk saw until the cut.
     pub disk: DiskReport,
     /// How precisely the guest's clock is known on the lab's, in seconds.
@@ -123,8 +123,8 @@ pub struct Versions {
     pub suite: Suite,
     /// The guest's kernel.
     pub kernel: String,
-    /// OpenZFS in the guest, user land and module.
-    pub zfs: String,
+    /// The stack's own tools in the guest, as they print their versions.
+    pub stack: String,
     /// SHA-256 of the image's guest.json, which names every package.
     pub image_sha256: String,
 }

@@ -144,7 +144,7 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
             qemu: lab.qemu_version().trim_start_matches("QEMU emulator version ").to_owned(),
             suite: options.suite,
             kernel: live.kernel.clone(),
-            zfs: live.zfs.clone(),
+            stack: live.stack.clone(),
             image_sha256: lab.image().digest.clone(),
         },
         acceleration: lab.accel(),

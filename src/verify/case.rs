@@ -46,8 +46,8 @@ pub struct Case<'a> {
     pub commits: &'a [Commit],
     /// The highest txg whose uberblock reached the disk.
     pub written: Option<Txg>,
-    /// Under which limits groups are closed.
-    pub limits: TxgLimits,
+    /// Under which limits a pool's groups are closed; none on a plain file system.
+    pub limits: Option<TxgLimits>,
     /// The mark `load-begins`.
     pub begin: LabNs,
     /// The cut.
@@ -89,7 +89,7 @@ impl Case<'_> {
     /// Judges every claim.
     pub fn judge(&self) -> Result<Judged, ReadersDisagree> {
         let surveys = self.surveys()?;
-        let txgs = stories(&self.history.txgs, self.limits);
+        let txgs = self.limits.map_or_else(Vec::new, |limits| stories(&self.history.txgs, limits));
         let judge = |claim: &ClaimSpec| (claim.clone(), self.claim(claim, &surveys, &txgs));
         let claims = self.scenario.claim.iter().map(judge).collect();
         let fate =
@@ -155,10 +155,8 @@ impl Case<'_> {
         txgs: &[TxgStory],
     ) -> Judgement {
         let dataset = claim.dataset.as_deref().unwrap_or_default();
-        let was_read = self.recovery.import.code == Some(0);
-        if !was_read && claim.kind != ClaimKind::Consistent {
-            let because = "the pool was not imported, so nothing could be read back";
-            return Judgement::new(Verdict::NotMeasured, because);
+        if !self.recovery.was_read() && claim.kind != ClaimKind::Consistent {
+            return Judgement::new(Verdict::NotMeasured, self.recovery.unread_because());
         }
         match claim.kind {
             ClaimKind::Consistent => self.consistent(surveys),
@@ -182,12 +180,12 @@ impl Case<'_> {
 
     fn consistent(&self, surveys: &BTreeMap<StreamId, StreamSurvey>) -> Judgement {
         let unreadable = surveys.values().map(|survey| survey.count(Outcome::Unreadable)).sum();
-        let recovery = Recovery { unreadable, ..self.recovery.clone() };
         let in_time = self.commits.iter().filter(|commit| commit.durable <= self.cut.lo);
         let durable = in_time.map(|commit| commit.txg).max();
         let exact =
             !matches!(self.scenario.cut.crash_model, CrashModel::Subset | CrashModel::Torn { .. });
-        consistent::judge(&recovery, ExpectedTxg { durable, written: self.written, exact })
+        let expected = ExpectedTxg { durable, written: self.written, exact };
+        consistent::judge(self.recovery, expected, unreadable)
     }
 
     /// The group is every sync=disabled dataset of the pool, for they share its txgs.
@@ -197,8 +195,12 @@ impl Case<'_> {
         surveys: &BTreeMap<StreamId, StreamSurvey>,
     ) -> Judgement {
         if !self.is_disabled(dataset) {
+            let past = match self.scenario.stack.plain_fs() {
+                None => "its intent log is replayed past the pool's instant".to_owned(),
+                Some(fs) => format!("what was forced to disk on {fs} is ahead of what was not"),
+            };
             let because = format!(
-                "{dataset} is not sync=disabled: its intent log is replayed past the pool's instant, so one instant is not claimed for it"
+                "{dataset} is not sync=disabled: {past}, so one instant is not claimed for it"
             );
             return Judgement::new(Verdict::NotMeasured, because);
         }
@@ -247,7 +249,7 @@ impl Case<'_> {
         if !self.is_disabled(dataset) {
             return Prediction::NotByTxgs;
         }
-        let first_lost = self.recovery.used.map(|used| Txg(used.0.saturating_add(1)));
+        let first_lost = self.recovery.used_txg().map(|used| Txg(used.0.saturating_add(1)));
         match first_lost.and_then(|txg| self.birth(txg)) {
             Some(birth) => {
                 Prediction::Window(ack_times(streams).window(self.clock, birth, self.cut))

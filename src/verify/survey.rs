@@ -106,6 +106,7 @@ pub fn survey(
     let newest = work.newest_there(&records);
     work.newest = newest.map_or(Seq(0), |survivor| survivor.seq);
     let damaged = work.walk(&records)?;
+    work.one_whole_version(&records);
     Ok(work.sum_up(newest, damaged, promise))
 }
 
@@ -310,7 +311,8 @@ impl Work<'_> {
         let next = Seq(newest.0.saturating_add(1));
         let own = SectorSeen::Of(next);
         let before = before.map_or(SectorSeen::Zeros, SectorSeen::Of);
-        next > self.said.newest_acked()
+        !self.is_replaced()
+            && next > self.said.newest_acked()
             && sectors.contains(&own)
             && sectors.iter().all(|sector| *sector == own || *sector == before)
     }
@@ -375,6 +377,8 @@ fn in_words(sector: &SectorSeen) -> String {
         SectorSeen::Garbage => "garbage".to_owned(),
     }
 }
+
+mod replaced;
 
 #[cfg(test)]
 mod model;

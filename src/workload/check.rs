@@ -3,7 +3,9 @@
 use crate::record::layout::RECORD_BYTES;
 use crate::record::wire::FILE_BYTES_MAX;
 use crate::units::StreamId;
-use crate::workload::plan::{Pattern, Plan, StreamPlan};
+use crate::workload::plan::{Pattern, Plan, StreamPlan, WriterFault};
+use crate::workload::target::new_path;
+use std::path::Path;
 
 /// More bodies (240 MB) would crowd out the guest's memory.
 pub const BODIES_MAX: u32 = 1 << 16;
@@ -43,6 +45,14 @@ pub enum BadPlan {
         /// What it asks for.
         batch: u32,
     },
+    /// A fault in a step that its pattern does not have.
+    #[error("stream {stream} cannot have the fault {}: it does not replace its file", fault.name())]
+    Fault {
+        /// Which stream.
+        stream: StreamId,
+        /// The fault.
+        fault: WriterFault,
+    },
 }
 
 /// Checks all that the types allow and the runner cannot do.
@@ -56,12 +66,24 @@ pub fn check(plan: &Plan) -> Result<(), BadPlan> {
             if earlier.id == stream.id {
                 return Err(BadPlan::SameStream(stream.id));
             }
-            if earlier.path == stream.path {
-                return Err(BadPlan::SamePath(stream.path.clone()));
+            if let Some(path) = shared_path(earlier, stream) {
+                return Err(BadPlan::SamePath(path));
             }
         }
     }
     Ok(())
+}
+
+/// A path that both streams write: a stream that replaces its file has a second one.
+fn shared_path(one: &StreamPlan, other: &StreamPlan) -> Option<String> {
+    let paths = |stream: &StreamPlan| {
+        let own = Path::new(&stream.path).to_owned();
+        let new = (stream.pattern == Pattern::Replace).then(|| new_path(&own));
+        std::iter::once(own).chain(new).collect::<Vec<_>>()
+    };
+    let others = paths(other);
+    let shared = paths(one).into_iter().find(|path| others.contains(path));
+    shared.map(|path| path.display().to_string())
 }
 
 fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {
@@ -71,7 +93,13 @@ fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {
         Pattern::Overwrite { slots } if slots == 0 || u64::from(slots) > max => {
             return Err(BadPlan::Slots { stream, slots, max });
         }
-        Pattern::Overwrite { .. } | Pattern::Append => {}
+        Pattern::Overwrite { .. } | Pattern::Append | Pattern::Replace => {}
+    }
+    match plan.fault.filter(|fault| fault.is_of_replace()) {
+        Some(fault) if plan.pattern != Pattern::Replace => {
+            return Err(BadPlan::Fault { stream, fault });
+        }
+        _ => {}
     }
     if plan.pace_hz == Some(0) {
         return Err(BadPlan::Pace(stream));
@@ -102,6 +130,18 @@ mod tests {
         );
         let same_path = broken(|plan| plan.streams[1].path = plan.streams[0].path.clone());
         assert!(matches!(same_path, Err(BadPlan::SamePath(_))));
+        let new_path = broken(|plan| {
+            plan.streams[1].path = format!("{}.new", plan.streams[0].path);
+            plan.streams[0].pattern = Pattern::Replace;
+        });
+        assert!(matches!(new_path, Err(BadPlan::SamePath(_))));
+        let fault = broken(|plan| plan.streams[0].fault = Some(WriterFault::NoDirectoryFsync));
+        assert!(matches!(fault, Err(BadPlan::Fault { stream: StreamId(1), .. })));
+        let replaces = broken(|plan| {
+            plan.streams[0].pattern = Pattern::Replace;
+            plan.streams[0].fault = Some(WriterFault::NoDirectoryFsync);
+        });
+        assert_eq!(replaces, Ok(()), "control");
         let slots = broken(|plan| plan.streams[1].pattern = Pattern::Overwrite { slots: 0 });
         assert!(matches!(slots, Err(BadPlan::Slots { slots: 0, .. })));
         let pace = broken(|plan| plan.streams[0].pace_hz = Some(0));

@@ -6,4 +6,5 @@ pub mod outbox;
 pub mod pace;
 pub mod plan;
 pub mod runner;
+pub mod target;
 pub mod writer;

@@ -53,6 +53,9 @@ pub enum Pattern {
         /// Records in the file.
         slots: u32,
     },
+    /// Each operation writes a new file of one record and renames it over the stream's. The first
+    /// does so before the load.
+    Replace,
 }
 
 /// Faults that a writer can have; planted to see whether the verdicts notice.
@@ -63,6 +66,30 @@ pub enum WriterFault {
     AckBeforeFsync,
     /// It completes nothing for a second after each 150th operation.
     Stall,
+    /// It renames a new file over the old one without forcing the new file's bytes to disk.
+    RenameWithoutFsync,
+    /// It does not force the folder to disk after the rename.
+    NoDirectoryFsync,
+}
+
+impl WriterFault {
+    /// Its name in scenarios.
+    pub fn name(self) -> &'static str {
+        match self {
+            WriterFault::AckBeforeFsync => "ack-before-fsync",
+            WriterFault::Stall => "stall",
+            WriterFault::RenameWithoutFsync => "rename-without-fsync",
+            WriterFault::NoDirectoryFsync => "no-directory-fsync",
+        }
+    }
+
+    /// Whether it leaves out a step that only a stream that replaces its file has.
+    pub fn is_of_replace(self) -> bool {
+        match self {
+            WriterFault::AckBeforeFsync | WriterFault::Stall => false,
+            WriterFault::RenameWithoutFsync | WriterFault::NoDirectoryFsync => true,
+        }
+    }
 }
 
 impl StreamPlan {
@@ -71,6 +98,7 @@ impl StreamPlan {
         match self.pattern {
             Pattern::Append => 0,
             Pattern::Overwrite { slots } => u64::from(slots),
+            Pattern::Replace => 1,
         }
     }
 
@@ -82,6 +110,7 @@ impl StreamPlan {
             Pattern::Overwrite { slots } => {
                 mix(seed, self.id, seq, Purpose::Slot) % u64::from(slots.max(1))
             }
+            Pattern::Replace => 0,
         }
     }
 
@@ -147,6 +176,21 @@ mod tests {
         let mut hit = [false; 16];
         (17..1000).for_each(|n| hit[plan.slot(7, Seq(n)) as usize] = true);
         assert_eq!(hit, [true; 16]);
+    }
+
+    #[test]
+    fn a_replace_stream_is_one_record_whose_first_version_belongs_to_the_set_up() {
+        let plan = stream(Pattern::Replace);
+        assert_eq!(plan.fill(), 1);
+        assert!((1..100).all(|n| plan.location(7, Seq(n)) == 0));
+    }
+
+    #[test]
+    fn faults_are_named_as_scenarios_name_them() {
+        use WriterFault::*;
+        for fault in [AckBeforeFsync, Stall, RenameWithoutFsync, NoDirectoryFsync] {
+            assert_eq!(serde_json::to_value(fault).unwrap(), fault.name());
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::workload::check::{self, BadPlan};
 use crate::workload::clock::Events;
 use crate::workload::outbox::Port;
 use crate::workload::plan::Plan;
+use crate::workload::target::{StreamFile, folder_of};
 use crate::workload::writer::{Halt, Shared, Writer};
 use nix::errno::Errno;
 use std::fs::File;
@@ -40,8 +41,8 @@ pub enum WorkloadError {
         /// What the call said.
         source: io::Error,
     },
-    /// The folder's entry could not be made durable.
-    #[error("the folder of {path} cannot be synced: {source}")]
+    /// The file's name could not be made durable.
+    #[error("{path} and its folder cannot be synced: {source}")]
     Folder {
         /// The file.
         path: String,
@@ -85,7 +86,7 @@ pub enum WorkloadError {
 /// A workload whose files are ready.
 #[derive(Debug)]
 pub struct Prepared {
-    writers: Vec<Writer<File>>,
+    writers: Vec<Writer<StreamFile>>,
 }
 
 impl Prepared {
@@ -101,10 +102,14 @@ impl Prepared {
         let streams = shared.plan.streams.iter().cloned();
         let writers = streams.map(|stream| {
             let path = stream.path.clone();
-            let file = create(stream.id, &path)?;
+            let file = StreamFile::create(&stream).map_err(|source| WorkloadError::Create {
+                stream: stream.id,
+                path: path.clone(),
+                source,
+            })?;
             let mut writer = Writer::new(shared.clone(), stream, file);
             fill(&mut writer)?;
-            sync_folder(&path).map_err(|source| WorkloadError::Folder { path, source })?;
+            sync_name(Path::new(&path)).map_err(|source| WorkloadError::Folder { path, source })?;
             Ok(writer)
         });
         Ok(Prepared { writers: writers.collect::<Result<_, WorkloadError>>()? })
@@ -126,15 +131,7 @@ impl Prepared {
     }
 }
 
-fn create(stream: StreamId, path: &str) -> Result<File, WorkloadError> {
-    File::options()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(|source| WorkloadError::Create { stream, path: path.to_owned(), source })
-}
-
-fn fill(writer: &mut Writer<File>) -> Result<(), WorkloadError> {
+fn fill(writer: &mut Writer<StreamFile>) -> Result<(), WorkloadError> {
     let halt = match writer.fill() {
         Ok(()) => return Ok(()),
         Err(halt) => halt,
@@ -146,13 +143,11 @@ fn fill(writer: &mut Writer<File>) -> Result<(), WorkloadError> {
     })
 }
 
-/// A new file's name is durable only when its folder is.
-fn sync_folder(path: &str) -> io::Result<()> {
-    match Path::new(path).parent() {
-        Some(folder) if folder.as_os_str().is_empty() => File::open(".")?.sync_all(),
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+/// A new file's name is durable only when its folder is. The file once more, for the writer of a
+/// replaced one may have a fault, and the set-up has none.
+fn sync_name(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()?;
+    folder_of(path)?.sync_all()
 }
 
 /// A workload at work. Dropping it stops it.

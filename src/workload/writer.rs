@@ -15,10 +15,9 @@ use crate::workload::clock::{self, Events};
 use crate::workload::outbox::{Outbox, Port};
 use crate::workload::pace::{Pace, interval_ns};
 use crate::workload::plan::{Plan, StreamPlan, WriterFault};
+use crate::workload::target::Target;
 use nix::errno::Errno;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,24 +29,6 @@ const FILL_BATCH: u32 = 256;
 const STALL_EVERY: u64 = 150;
 /// How long it lasts.
 const STALL: Duration = Duration::from_secs(1);
-
-/// What a stream writes to.
-pub trait Target {
-    /// pwrite(2): how many bytes it took.
-    fn write_at(&self, bytes: &[u8], location: u64) -> io::Result<usize>;
-    /// fsync(2).
-    fn sync(&self) -> io::Result<()>;
-}
-
-impl Target for File {
-    fn write_at(&self, bytes: &[u8], location: u64) -> io::Result<usize> {
-        FileExt::write_at(self, bytes, location)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
 
 /// What the streams of a load share.
 #[derive(Debug)]
@@ -201,7 +182,8 @@ impl<T: Target> Writer<T> {
     fn operation(&mut self) -> Result<(), Halt> {
         let written = self.write().map_err(Halt::Call)?;
         match self.stream.fault {
-            None => {
+            // The faults of a replaced file are its target's.
+            None | Some(WriterFault::RenameWithoutFsync | WriterFault::NoDirectoryFsync) => {
                 self.sync().map_err(Halt::Call)?;
                 self.acknowledge(&written)
             }

@@ -188,7 +188,7 @@ fn trace(parts: &[Part]) -> (TempDir, PathBuf) {
 }
 
 fn read_at(path: &Path) -> Result<Recording, EvidenceError> {
-    read(path, &[STREAM], CrashModel::DropUnflushed)
+    read(path, &[STREAM], CrashModel::DropUnflushed, SettledBy::Commit)
 }
 
 fn evidence(parts: &[Part]) -> Result<Recording, EvidenceError> {
@@ -297,7 +297,8 @@ fn clocks_that_contradict_each_other_are_a_broken_harness_and_none_is_not_measur
 fn bytes_that_are_no_message_and_a_stream_that_is_not_planned_are_a_broken_harness() {
     refused(&with(Noise, Acked(2)), HarnessBroken, "no frame starts");
     let (_folder, path) = trace(&good());
-    let error = read(&path, &[StreamId(9)], CrashModel::DropUnflushed).expect_err("no evidence");
+    let error = read(&path, &[StreamId(9)], CrashModel::DropUnflushed, SettledBy::Commit)
+        .expect_err("no evidence");
     assert_eq!(error.verdict(), HarnessBroken, "{error}");
 }
 

@@ -11,6 +11,7 @@ use crate::record::observed::{ObservedBlock, Summary};
 use crate::stack::settings::{DEFAULT, load};
 use crate::trace::ClockSample;
 use crate::units::{EventNo, RunId, Seq};
+use crate::verify::consistent::ZfsRecovery;
 use crate::verify::durable::AnsweredFlush;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -22,7 +23,7 @@ pub struct Run {
     pub arrivals: Vec<Arrival>,
     pub samples: Vec<ClockSample>,
     pub files: Vec<ObservedFile>,
-    pub recovery: Recovery,
+    pub recovery: ZfsRecovery,
     pub flushes: Vec<AnsweredFlush>,
     pub commits: Vec<Commit>,
     pub written: Option<Txg>,
@@ -230,11 +231,11 @@ impl Run {
             clock: &clock,
             classify: &|_, _, _| Seen::Garbage,
             files: &self.files,
-            recovery: &self.recovery,
+            recovery: &Recovery::Zfs(self.recovery.clone()),
             flushes: &Flushes::new(self.flushes.iter().copied()),
             commits: &self.commits,
             written: self.written,
-            limits: self.limits,
+            limits: Some(self.limits),
             begin: lab(BEGIN),
             cut: LabInterval::exact(self.cut),
         };

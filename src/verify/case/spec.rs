@@ -3,7 +3,7 @@
 use super::*;
 use crate::agent::protocol::ExecResult;
 use crate::trace::ClockSample;
-use crate::verify::consistent::ScrubReport;
+use crate::verify::consistent::{ScrubReport, ZfsRecovery};
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 
@@ -141,7 +141,7 @@ pub fn samples(spec: &Spec, chance: &mut ChaCha8Rng) -> Vec<ClockSample> {
         .collect()
 }
 
-pub fn clean_recovery() -> Recovery {
+pub fn clean_recovery() -> ZfsRecovery {
     let ran = |stdout: &str| ExecResult {
         code: Some(0),
         timed_out: false,
@@ -149,13 +149,12 @@ pub fn clean_recovery() -> Recovery {
         stderr: String::new(),
         took_ns: 1,
     };
-    Recovery {
+    ZfsRecovery {
         leak_check: ran("No leaks (block sum matches space maps exactly)"),
         import: ran(""),
         used: None,
         status: Some(ran("errors: No known data errors")),
         scrub: Some(ScrubReport { repaired_nothing: true, errors: 0, no_known_data_errors: true }),
-        unreadable: 0,
         panic: None,
     }
 }

@@ -15,6 +15,7 @@ use crate::verify::{intact, point_in_time};
 pub const APPEND: usize = 0;
 /// Eight slots.
 pub const OVERWRITE: usize = 1;
+pub const REPLACE: usize = 2;
 pub const BLOCK: usize = RECORD_BYTES as usize;
 
 pub type Blocks = Vec<Vec<u8>>;

@@ -3,6 +3,8 @@
 use super::*;
 use crate::history::message::Frames;
 use crate::record::testing::plan;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 /// A target in memory that fails or falls short at a given write or sync, and remembers how many

@@ -1,0 +1,285 @@
+//! What stands on the disk, as a scenario states it: a pool in a file, or a plain file system.
+//!
+//! What always holds: a field that has no meaning for a kind of stack is refused by the parser, for
+//! each kind has a structure of its own.
+
+use super::scenario::{DatasetSpec, Sync, Unsound, check_name, unsound, within};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Where the disk's file system is mounted in the guest.
+pub const DISK_MOUNT: &str = "/mnt";
+
+/// Kinds of stack, by the word `kind`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum StackSpec {
+    /// ext4 on the disk, a sparse file on it, a pool in the file; a dataset is one of ZFS's.
+    ZfsInAFile(ZfsSpec),
+    /// ext4 on the disk; a dataset is a folder on it.
+    Ext4(PlainSpec),
+    /// XFS on the disk; a dataset is a folder on it.
+    Xfs(PlainSpec),
+    /// Btrfs on the disk; a dataset is a folder on it.
+    Btrfs(PlainSpec),
+}
+
+/// A pool in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZfsSpec {
+    /// The pool's name.
+    pub pool: String,
+    /// The size of the pool's file in MiB.
+    pub pool_mib: u64,
+    /// `zfs_txg_timeout`.
+    pub txg_timeout_s: u32,
+    /// `zfs_dirty_data_max` in MiB, if not ZFS's own choice.
+    #[serde(default)]
+    pub dirty_data_max_mib: Option<u64>,
+    /// `zfs_nocacheflush`: a planted fault, for ZFS then asks for no flush.
+    #[serde(default)]
+    pub nocacheflush: bool,
+}
+
+/// A plain file system.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlainSpec {
+    /// Mount options, separated by commas; each must be in effect.
+    #[serde(default)]
+    pub mount_options: String,
+}
+
+impl PlainSpec {
+    /// The options one by one.
+    pub fn options(&self) -> impl Iterator<Item = &str> {
+        self.mount_options.split(',').filter(|option| !option.is_empty())
+    }
+}
+
+/// Plain file systems.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlainFs {
+    /// The fourth extended file system.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+}
+
+impl PlainFs {
+    /// Its name for mount(2), and in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            PlainFs::Ext4 => "ext4",
+            PlainFs::Xfs => "xfs",
+            PlainFs::Btrfs => "btrfs",
+        }
+    }
+
+    /// The smallest disk in MiB that it can be made on with its own defaults.
+    pub fn disk_mib_min(self) -> u64 {
+        match self {
+            PlainFs::Ext4 => 64,
+            // mkfs.xfs refuses less than 300 MB.
+            PlainFs::Xfs => 300,
+            // mkfs.btrfs prints this as its least.
+            PlainFs::Btrfs => 109,
+        }
+    }
+
+    /// The command that makes it. Everything is written now, not by a kernel thread during the load.
+    pub fn mkfs(self, device: &str) -> Vec<&str> {
+        match self {
+            PlainFs::Ext4 => {
+                let now = "lazy_itable_init=0,lazy_journal_init=0";
+                vec!["mkfs.ext4", "-q", "-F", "-E", now, device]
+            }
+            PlainFs::Xfs => vec!["mkfs.xfs", "-q", "-f", device],
+            PlainFs::Btrfs => vec!["mkfs.btrfs", "-q", "-f", device],
+        }
+    }
+
+    /// The command that checks it while it is not mounted, and changes nothing.
+    pub fn checker(self, device: &str) -> Vec<&str> {
+        match self {
+            PlainFs::Ext4 => vec!["e2fsck", "-fn", device],
+            PlainFs::Xfs => vec!["xfs_repair", "-n", device],
+            PlainFs::Btrfs => vec!["btrfs", "check", "--readonly", device],
+        }
+    }
+
+    /// The command that prints the version of its tools.
+    pub fn version(self) -> &'static [&'static str] {
+        match self {
+            PlainFs::Ext4 => &["mkfs.ext4", "-V"],
+            PlainFs::Xfs => &["mkfs.xfs", "-V"],
+            PlainFs::Btrfs => &["mkfs.btrfs", "--version"],
+        }
+    }
+}
+
+impl fmt::Display for PlainFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a stack is, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stack<'a> {
+    /// A pool in a file.
+    Zfs(&'a ZfsSpec),
+    /// A plain file system.
+    Plain(PlainFs, &'a PlainSpec),
+}
+
+impl StackSpec {
+    /// Takes it apart: a pool or a plain file system.
+    pub fn get(&self) -> Stack<'_> {
+        match self {
+            StackSpec::ZfsInAFile(zfs) => Stack::Zfs(zfs),
+            StackSpec::Ext4(plain) => Stack::Plain(PlainFs::Ext4, plain),
+            StackSpec::Xfs(plain) => Stack::Plain(PlainFs::Xfs, plain),
+            StackSpec::Btrfs(plain) => Stack::Plain(PlainFs::Btrfs, plain),
+        }
+    }
+
+    /// The pool, where there is one.
+    pub fn zfs(&self) -> Option<&ZfsSpec> {
+        match self.get() {
+            Stack::Zfs(zfs) => Some(zfs),
+            Stack::Plain(..) => None,
+        }
+    }
+
+    /// The plain file system, where it is one.
+    pub fn plain_fs(&self) -> Option<PlainFs> {
+        match self.get() {
+            Stack::Zfs(_) => None,
+            Stack::Plain(fs, _) => Some(fs),
+        }
+    }
+
+    /// Refuses a stack that cannot be made on a disk of this size.
+    pub(super) fn check(&self, disk_mib: u64) -> Result<(), Unsound> {
+        match self.get() {
+            Stack::Zfs(zfs) => zfs.check(disk_mib),
+            Stack::Plain(fs, plain) => {
+                within("disk.size_mib", disk_mib as f64, fs.disk_mib_min() as f64, 1_048_576.0)?;
+                plain.check()
+            }
+        }
+    }
+
+    /// Refuses a dataset that this stack cannot have.
+    pub(super) fn check_dataset(&self, place: &str, dataset: &DatasetSpec) -> Result<(), Unsound> {
+        let Some(fs) = self.plain_fs() else { return Ok(()) };
+        if dataset.sync != Sync::Standard {
+            let problem = format!(
+                "{:?} is a property of ZFS; on {fs} fsync always forces, so it must be \"standard\"",
+                dataset.sync.as_str()
+            );
+            return unsound(format!("{place}.sync"), problem);
+        }
+        let given = [
+            ("recordsize_kib", dataset.recordsize_kib.is_some()),
+            ("compression", dataset.compression.is_some()),
+            ("logbias", dataset.logbias.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((field, _)) => {
+                let problem = format!("it is a property of ZFS; {fs} has none, leave it out");
+                unsound(format!("{place}.{field}"), problem)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl ZfsSpec {
+    fn check(&self, disk_mib: u64) -> Result<(), Unsound> {
+        within("disk.size_mib", disk_mib as f64, 256.0, 1_048_576.0)?;
+        within("stack.txg_timeout_s", f64::from(self.txg_timeout_s), 1.0, 60.0)?;
+        let dirty = self.dirty_data_max_mib.unwrap_or(64);
+        within("stack.dirty_data_max_mib", dirty as f64, 1.0, 16_384.0)?;
+        within("stack.pool_mib", self.pool_mib as f64, 128.0, 1_048_576.0)?;
+        if self.pool_mib + 128 > disk_mib {
+            let problem = format!(
+                "{} MiB of pool need a disk of at least {} MiB (disk.size_mib is {disk_mib})",
+                self.pool_mib,
+                self.pool_mib + 128,
+            );
+            return unsound("stack.pool_mib", problem);
+        }
+        check_name("stack.pool", &self.pool)
+    }
+}
+
+impl PlainSpec {
+    fn check(&self) -> Result<(), Unsound> {
+        let place = "stack.mount_options";
+        let good = |c: char| c.is_ascii_alphanumeric() || "_=,:.-".contains(c);
+        if !self.mount_options.chars().all(good) {
+            let problem = format!("{:?} holds more than options and commas", self.mount_options);
+            return unsound(place, problem);
+        }
+        match self.options().find(|option| ["ro", "bind", "remount"].contains(option)) {
+            Some(option) => unsound(place, format!("{option:?} leaves nothing to write to")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::{DEFAULT, load, parse};
+    use super::*;
+
+    const EXT4: &str = include_str!("../../workloads/ext4.toml");
+
+    fn refused(text: &str, sets: &[&str]) -> String {
+        let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+        parse("x.toml", text, &sets).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_kind_has_its_own_fields_and_another_kinds_are_refused_by_name() {
+        let plain = refused(EXT4, &["stack.pool=tank"]);
+        assert!(plain.contains("pool") && plain.contains("mount_options"), "{plain}");
+        let zfs = load(DEFAULT, &["stack.mount_options=discard".to_owned()]).unwrap_err();
+        assert!(zfs.to_string().contains("mount_options"), "{zfs}");
+        let missing = refused(&EXT4.replace("kind = \"ext4\"", "kind = \"zfs-in-a-file\""), &[]);
+        assert!(missing.contains("pool"), "{missing}");
+        assert!(refused(EXT4, &["stack.kind=fat"]).contains("zfs-in-a-file"));
+    }
+
+    #[test]
+    fn properties_of_zfs_are_refused_on_a_plain_file_system_with_the_reason() {
+        let sync = refused(EXT4, &["data.sync=disabled"]);
+        assert!(sync.contains("dataset.data.sync") && sync.contains("standard"), "{sync}");
+        let recordsize = refused(EXT4, &["data.recordsize_kib=16"]);
+        assert!(recordsize.contains("dataset.data.recordsize_kib"), "{recordsize}");
+    }
+
+    #[test]
+    fn a_disk_that_is_too_small_for_its_file_system_is_refused() {
+        assert!(refused(EXT4, &["disk.size_mib=63"]).contains("disk.size_mib"));
+        assert!(refused(EXT4, &["disk.size_mib=299", "stack.kind=xfs"]).contains("300"));
+        let smallest = ["disk.size_mib=64".to_owned()];
+        assert!(parse("x.toml", EXT4, &smallest).is_ok(), "control");
+    }
+
+    #[test]
+    fn mount_options_are_options_and_let_the_load_write() {
+        assert!(refused(EXT4, &["stack.mount_options=a b"]).contains("stack.mount_options"));
+        assert!(refused(EXT4, &["stack.mount_options=noatime,ro"]).contains("\"ro\""));
+        let sets = ["stack.mount_options=data=writeback,noauto_da_alloc".to_owned()];
+        let scenario = parse("x.toml", EXT4, &sets).unwrap();
+        let Stack::Plain(PlainFs::Ext4, plain) = scenario.stack.get() else { panic!("ext4") };
+        assert_eq!(plain.options().collect::<Vec<_>>(), ["data=writeback", "noauto_da_alloc"]);
+    }
+}

@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod chart;
 pub mod cli;
 pub mod cut;
 pub mod disk;

@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod chart;
 pub mod cli;
 pub mod cut;
 pub mod disk;

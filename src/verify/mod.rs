@@ -5,6 +5,7 @@
 
 pub mod case;
 pub mod consistent;
+pub mod curve;
 pub mod durable;
 pub mod intact;
 pub mod load;

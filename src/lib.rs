@@ -10,6 +10,7 @@ pub mod bench;
 pub mod cli;
 pub mod cut;
 pub mod disk;
+pub mod explore;
 pub mod guest;
 pub mod history;
 pub mod record;

@@ -14,6 +14,7 @@ mod device;
 mod extents;
 mod image;
 mod inbox;
+pub mod jbd2;
 mod log;
 pub mod nbd;
 mod queue;
@@ -31,6 +32,9 @@ pub use crash::{
 pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};
-pub use log::{DiskLog, DiskReply, DiskRequest, LOAD_BEGINS, LogError, Mark, UberblockSighting};
+pub use log::{
+    DiskLog, DiskReply, DiskRequest, JournalSighting, LOAD_BEGINS, LogError, Mark,
+    UberblockSighting,
+};
 pub use server::{DiskConfig, DiskError, DiskServer};
 pub use timing::Timing;

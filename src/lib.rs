@@ -12,6 +12,7 @@ pub mod chart;
 pub mod cli;
 pub mod cut;
 pub mod disk;
+pub mod explore;
 pub mod guest;
 pub mod history;
 pub mod record;

@@ -3,6 +3,7 @@
 //! What always holds: `requests` are those that change data or make it durable, in the order of
 //! arrival; a time and an entry number are those of the trace. Payloads stay in the file.
 
+use super::jbd2::{self, JournalBlock};
 use super::uberblock;
 use crate::trace::{
     Command, Entry, EntryAt, EntryNo, Request, RequestNo, TraceEnd, TraceError, TraceHeader,
@@ -146,6 +147,17 @@ pub struct UberblockSighting {
     pub txg: Txg,
 }
 
+/// A write that carried a block of ext4's journal that begins or ends a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalSighting {
+    /// Its index in [`DiskLog::requests`].
+    pub request: u32,
+    /// The transaction.
+    pub sequence: u32,
+    /// Which of its blocks.
+    pub block: JournalBlock,
+}
+
 /// The disk's side of a trace.
 #[derive(Debug, Clone)]
 pub struct DiskLog {
@@ -161,12 +173,16 @@ pub struct DiskLog {
     pub reads: u64,
     /// Writes that carried an uberblock, in the order of arrival.
     pub uberblocks: Vec<UberblockSighting>,
+    /// Writes that carried a descriptor or commit block of a journal, in the order of arrival.
+    pub journal: Vec<JournalSighting>,
     /// Named instants.
     pub marks: Vec<Mark>,
     /// The cut, with how it was made as its name.
     pub cut: Option<Mark>,
     /// Entries of the trace: the position behind its last.
     pub entries: EntryNo,
+    /// When its last entry was appended.
+    pub last: LabNs,
 }
 
 /// Why a trace's disk cannot be told.
@@ -199,6 +215,7 @@ impl DiskLog {
         let mut building = Building::new(path, header);
         while let Some((at, entry)) = reader.next_entry()? {
             building.log.entries = EntryNo(at.no.0.saturating_add(1));
+            building.log.last = at.time;
             building.add(&at, &entry).map_err(|what| LogError::Impossible {
                 path: path.to_owned(),
                 entry: at.no,
@@ -245,9 +262,11 @@ impl Building {
             requests: Vec::new(),
             reads: 0,
             uberblocks: Vec::new(),
+            journal: Vec::new(),
             marks: Vec::new(),
             cut: None,
             entries: EntryNo(0),
+            last: header.monotonic,
         };
         Building { log, open: HashMap::new(), next: 0 }
     }
@@ -300,6 +319,9 @@ impl Building {
         self.open.insert(request.no, Some(index));
         if let Some(txg) = uberblock::highest_txg(request.offset, payload) {
             self.log.uberblocks.push(UberblockSighting { request: index, txg });
+        }
+        if let Some((block, sequence)) = jbd2::last_block(request.offset, payload) {
+            self.log.journal.push(JournalSighting { request: index, sequence, block });
         }
         Ok(())
     }

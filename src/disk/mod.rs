@@ -14,6 +14,7 @@ mod device;
 mod extents;
 mod image;
 mod inbox;
+pub mod jbd2;
 mod live_store;
 mod log;
 pub mod nbd;
@@ -33,6 +34,9 @@ pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};
 pub use live_store::LiveStore;
-pub use log::{DiskLog, DiskReply, DiskRequest, LOAD_BEGINS, LogError, Mark, UberblockSighting};
+pub use log::{
+    DiskLog, DiskReply, DiskRequest, JournalSighting, LOAD_BEGINS, LogError, Mark,
+    UberblockSighting,
+};
 pub use server::{DiskConfig, DiskError, DiskServer};
 pub use timing::Timing;

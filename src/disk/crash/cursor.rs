@@ -272,12 +272,15 @@ impl<'a> StateCursor<'a> {
 /// The requests that change data and became durable, by when.
 fn by_durable(planted: &Planted<'_>) -> Vec<u32> {
     let requests = planted.log().requests.iter().enumerate();
-    let mut order: Vec<(EntryNo, u32)> = requests
-        .filter(|(_, request)| request.command().changes_data())
+    let changing = requests.filter(|(_, request)| request.command().changes_data());
+    let mut order: Vec<(EntryNo, u32)> = changing
         .filter_map(|(index, _)| Some((planted.durable(index as u32)?.by, index as u32)))
         .collect();
     order.sort_unstable();
-    order.into_iter().map(|(_, index)| index).collect()
+    // Not collected in place: that would keep the room of the entries for ever.
+    let mut indices = Vec::with_capacity(order.len());
+    indices.extend(order.iter().map(|(_, index)| *index));
+    indices
 }
 
 impl Progress {

@@ -53,6 +53,10 @@ impl Cleared {
         let (sector, sectors) = (part.sector as u32, part.sectors as u32);
         let clear = Clear { order: part.order, sector, sectors };
         let at = self.0.partition_point(|other| other.order <= clear.order);
+        if self.0.len() == self.0.capacity() {
+            // Doubling would leave a third of it unused.
+            self.0.reserve_exact(64 + self.0.len() / 8);
+        }
         self.0.insert(at, clear);
     }
 

@@ -10,7 +10,7 @@ mod fault;
 mod medium;
 mod model;
 #[cfg(test)]
-mod plain;
+pub(crate) mod plain;
 mod planted;
 #[cfg(test)]
 mod reference;

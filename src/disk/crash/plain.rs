@@ -1,5 +1,5 @@
-//! The reference for crash states: sector by sector, in the order of arrival, all from the start for
-//! each state, with and without a fault. Slow and simple.
+//! The reference for crash states: sector by sector, in the order of arrival, all from the start
+//! for each state, with and without a fault. Slow and simple.
 
 use super::chance::Chance;
 use super::{CrashModel, DiskFault};
@@ -101,7 +101,7 @@ impl Plain<'_> {
     }
 
     /// Whether the disk had made a request durable at an entry.
-    fn durable(&self, index: usize, until: EntryNo) -> bool {
+    pub fn durable(&self, index: usize, until: EntryNo) -> bool {
         let asked = match self.fault {
             Some(DiskFault::SwappedAcrossFlush { first, second }) if index == first as usize => {
                 second as usize

@@ -7,6 +7,7 @@
 //! looks at every other cut of the same recording; [`agree`] holds recordings against real losses.
 
 pub mod agent;
+pub mod agree;
 pub mod bench;
 pub mod chart;
 pub mod cli;

@@ -1,9 +1,12 @@
 //! The words of the command line.
 
+use super::explore::Budget;
 use crate::disk::CrashModel;
+use crate::explore::cuts::Which;
 use crate::guest::{Accel, Suite};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Cuts the power under a real file system and judges what came back.
 #[derive(Debug, Parser)]
@@ -25,6 +28,10 @@ pub struct Args {
 pub enum Command {
     /// One real power cut, judged: load a guest, cut its power, look at what its disk holds
     Trial(TrialArgs),
+    /// Every cut of one recording: what a kernel finds in each state, and the loss at every instant
+    Explore(ExploreArgs),
+    /// Does the trace agree with reality? Real cuts of a disk with a cache, held against the trace
+    Agree(AgreeArgs),
     /// Judge a finished run again from its folder alone
     Judge(JudgeArgs),
     /// Measure the tool itself against the tools that people trust
@@ -103,6 +110,65 @@ pub struct TrialArgs {
     /// Print one JSON document on standard output instead of the summary
     #[arg(long)]
     pub json: bool,
+}
+
+/// An exploration's words.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("scenario", |arg| arg.help("A scenario's name or file, or the folder of a run")))]
+#[command(after_help = "\
+Cuts (--cuts):
+  every                 each distinct state (drop-unflushed, keep-all)
+  sample:N              N states, evenly spread
+  seeds:N               N chances between any two flushes (subset, torn, unsafe)
+  after-ack, in-txg-sync, between-labels, in-journal-commit
+                        where file systems are most likely to fail
+
+States that differ from their neighbours come first, so that the loss curve has its shape early. An
+exploration that was interrupted, or ran out of its budget, goes on when its run is explored again.
+
+Examples:
+  plugpull explore                                record the main case, look at its states
+  plugpull explore --budget none                  all of them, as long as it takes
+  plugpull explore runs/0001-zfs-sync-disabled-seed-7   a run that is there already
+  plugpull explore --crash-model torn --cuts seeds:2 ext4
+  plugpull explore --recovery-cuts 2 --budget 5m  cut again while a state is being recovered
+  plugpull explore --json | jq .curves            one document on standard output")]
+pub struct ExploreArgs {
+    /// What is recorded, if nothing was; or the recorded run
+    #[command(flatten)]
+    pub trial: TrialArgs,
+    /// Which states; every distinct one, or one chance an epoch where the crash model leaves it to
+    /// chance
+    #[arg(long, value_name = "WHICH")]
+    pub cuts: Option<Which>,
+    /// How long states may be looked at: 90s, 10m, 2h, none
+    #[arg(long, value_name = "TIME", default_value_t = Budget(Some(Duration::from_secs(600))))]
+    pub budget: Budget,
+    /// Cut the power again so many times during the recovery from each state
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub recovery_cuts: u32,
+}
+
+/// An agreement's words.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Beside the trace a second disk hears the same requests: a plain file, and a cache in memory that is
+dropped at the cut. It shares no code with the trace's crash states. For each cut its SHA-256 must be
+that of the trace's crash state, a guest that boots it must read the same records, and the survivors
+must be those that follow from transaction groups alone.
+
+Exit codes: 0 all agree, 4 one does not, 2 bad usage or a cut that could not be compared.
+
+Examples:
+  plugpull agree                     20 real cuts of the main case
+  plugpull agree --count 3 --seed 7  fewer, the same plans again")]
+pub struct AgreeArgs {
+    /// What is recorded
+    #[command(flatten)]
+    pub trial: TrialArgs,
+    /// Real cuts, with consecutive seeds
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub count: u32,
 }
 
 /// `--cut`.

@@ -1,7 +1,9 @@
 //! The command line: what was typed, and what it means.
 
+mod agree;
 mod args;
 mod bench;
+mod explore;
 mod progress;
 mod trial;
 
@@ -16,6 +18,8 @@ const FAILED: u8 = 2;
 pub fn run() -> ExitCode {
     let result = match Args::parse().command {
         Command::Trial(args) => trial::run(args),
+        Command::Agree(args) => agree::run(args),
+        Command::Explore(args) => explore::run(args),
         Command::Bench(args) => bench::run(args.what),
         Command::Judge(args) => trial::judge(args),
         Command::Scenarios => trial::list_scenarios().map(|()| 0),

@@ -4,6 +4,7 @@ pub mod build;
 pub mod plain;
 pub mod pool;
 pub mod recover;
+pub mod release;
 pub mod scenario;
 pub mod settings;
 pub mod spec;

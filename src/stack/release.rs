@@ -1,7 +1,7 @@
 //! Lets go of a stack that was looked at, so that the guest can be given another disk.
 
-use super::build::{DISK_MOUNT, StackError};
-use super::scenario::{Scenario, StackKind};
+use super::build::StackError;
+use super::scenario::{DISK_MOUNT, Scenario, Stack};
 use crate::agent::protocol::Request;
 use crate::guest::control::Control;
 use std::time::Duration;
@@ -12,12 +12,10 @@ const TOOL: Duration = Duration::from_secs(60);
 pub fn release(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
     let mounts = control.read_file("/proc/mounts")?;
     let is_mounted = |place: &str| mounts.lines().any(|line| line.split(' ').nth(1) == Some(place));
-    match scenario.stack.kind {
-        StackKind::ZfsInAFile => {
-            let kstat = format!("/proc/spl/kstat/zfs/{}/state", scenario.stack.pool);
-            if control.read_file(&kstat).is_ok() {
-                control.run(&["zpool", "export", &scenario.stack.pool], TOOL)?;
-            }
+    if let Stack::Zfs(zfs) = scenario.stack.get() {
+        let kstat = format!("/proc/spl/kstat/zfs/{}/state", zfs.pool);
+        if control.read_file(&kstat).is_ok() {
+            control.run(&["zpool", "export", &zfs.pool], TOOL)?;
         }
     }
     if is_mounted(DISK_MOUNT) {

@@ -26,7 +26,7 @@ fn bytes(n: u64) -> String {
 const WIDTH: usize = 100;
 
 /// A paragraph, its further lines indented.
-fn put(out: &mut String, text: &str, first: &str, further: &str) {
+pub fn put(out: &mut String, text: &str, first: &str, further: &str) {
     let options = textwrap::Options::new(WIDTH).initial_indent(first).subsequent_indent(further);
     out.push_str(&textwrap::fill(text, options));
     out.push('\n');

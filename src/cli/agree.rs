@@ -1,0 +1,29 @@
+//! `plugpull agree`.
+
+use super::args::AgreeArgs;
+use super::progress::{self, print};
+use super::trial;
+use crate::agree::run;
+use anyhow::Result;
+
+/// Compares and prints. Returns the exit code.
+pub fn run(args: AgreeArgs) -> Result<u8> {
+    let (json, count) = (args.trial.json, args.count);
+    let mut options = trial::options(args.trial);
+    // Cuts spread over the load, unless something else is asked for; a smaller disk is hashed faster.
+    let defaults = ["cut.when=uniform", "disk.size_mib=1536", "stack.pool_mib=1280"];
+    options.sets.splice(0..0, defaults.map(str::to_owned));
+    let watch = progress::watch(progress::cancel_on_signals()?);
+    watch.note(format!("seeds from {}", options.seed));
+    match run::run(&options, count, &watch) {
+        Ok(report) => {
+            let text = match json {
+                true => serde_json::to_string_pretty(&report)?,
+                false => report.to_string(),
+            };
+            print(&format!("{text}\n"))?;
+            Ok(report.exit_code())
+        }
+        Err(error) => progress::interrupted_or(error),
+    }
+}

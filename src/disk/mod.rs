@@ -29,5 +29,6 @@ pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};
 pub use log::{DiskLog, DiskReply, DiskRequest, LOAD_BEGINS, LogError, Mark, UberblockSighting};
+pub use nbd::NO_FLUSH_EXPORT;
 pub use server::{DiskConfig, DiskError, DiskServer};
 pub use timing::Timing;

@@ -291,12 +291,13 @@ fn guest_s_set_up_is_shown_durable_also_when_the_timer_had_closed_all_its_groups
     let (disk, events) = DiskServer::start(config, recorder).expect("a disk");
     let mut guest = lab.start(Start::Saved, None).expect("a guest");
     let added = guest.add_disk(&DiskSource::nbd(disk.socket()), DiskBus::VirtioBlk);
+    let device = added.expect("a disk").device;
     let watch = Watch::new(|_| {}, Arc::default());
-    build(&mut guest.control, &scenario, &added.expect("a disk").device, &watch).expect("a pool");
+    build(&mut guest.control, &scenario, &device, &watch).expect("a pool");
 
     // Until the pool has nothing left to write.
     while events.recv_timeout(Duration::from_secs(4)).is_ok() {}
-    settle(&mut guest.control, &scenario).expect("settled");
+    settle(&mut guest.control, &scenario, &device).expect("settled");
     let seen = events.recv_timeout(Duration::from_secs(1));
     assert!(matches!(seen, Ok(DiskEvent::Commit { .. })), "{seen:?}");
 }

@@ -37,6 +37,12 @@ pub fn sparse(path: &str, bytes: u64) -> Result<(), String> {
     make().map_err(|why| format!("cannot make {path} with {bytes} bytes: {why}"))
 }
 
+/// Forces a file, or a device's cache, to disk.
+pub fn fsync(path: &str) -> Result<(), String> {
+    let fsync = || File::open(path)?.sync_all();
+    fsync().map_err(|why| format!("cannot fsync {path}: {why}"))
+}
+
 /// Waits until a path exists.
 pub fn wait_for(path: &str, limit: Duration) -> Result<(), String> {
     let deadline = Instant::now() + limit;

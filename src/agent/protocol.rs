@@ -76,6 +76,11 @@ pub enum Request {
         /// Its size.
         bytes: u64,
     },
+    /// fsync(2) of a file, or of a device, which flushes its cache.
+    Fsync {
+        /// Which.
+        path: String,
+    },
     /// Waits until a path exists.
     WaitFor {
         /// Which.

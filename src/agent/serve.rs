@@ -103,6 +103,7 @@ impl Agent {
             Request::ReadFile { path } => files::read(&path).map(Reply::Text),
             Request::WriteFile { path, text } => files::write(&path, &text).map(done),
             Request::SparseFile { path, bytes } => files::sparse(&path, bytes).map(done),
+            Request::Fsync { path } => files::fsync(&path).map(done),
             Request::WaitFor { path, timeout_ms } => {
                 files::wait_for(&path, ms(timeout_ms)).map(done)
             }

@@ -38,5 +38,6 @@ pub use log::{
     DiskLog, DiskReply, DiskRequest, JournalSighting, LOAD_BEGINS, LogError, Mark,
     UberblockSighting,
 };
+pub use nbd::NO_FLUSH_EXPORT;
 pub use server::{DiskConfig, DiskError, DiskServer};
 pub use timing::Timing;

@@ -185,6 +185,7 @@ fn describe(request: &Request) -> String {
         Request::ReadFile { path } => format!("read {path}"),
         Request::WriteFile { path, .. } => format!("write {path}"),
         Request::SparseFile { path, .. } => format!("make {path}"),
+        Request::Fsync { path } => format!("fsync {path}"),
         Request::WaitFor { path, .. } => format!("see {path}"),
         Request::Prepare(_) => "prepare the load".into(),
         Request::StartLoad => "start the load".into(),

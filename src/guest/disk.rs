@@ -1,5 +1,6 @@
 //! Disks that are plugged into a running guest. A saved guest knows none of them.
 
+use crate::disk::NO_FLUSH_EXPORT;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,16 @@ pub enum DiskSource {
 }
 
 impl DiskSource {
+    /// The lab's disk, whose flushes go the way that the cache mode says. QEMU's own `no-flush` has no
+    /// effect on NBD, so an unsafe cache is an export that takes no flush.
+    pub fn lab(socket: &Path, cache: CacheMode) -> DiskSource {
+        let export = match cache {
+            CacheMode::WriteBack => "",
+            CacheMode::Unsafe => NO_FLUSH_EXPORT,
+        };
+        DiskSource::Nbd { socket: socket.to_owned(), export: export.to_owned() }
+    }
+
     /// The default export of an NBD server.
     pub fn nbd(socket: &Path) -> DiskSource {
         DiskSource::Nbd { socket: socket.to_owned(), export: String::new() }
@@ -154,7 +165,10 @@ mod tests {
                 "cache": { "direct": false, "no-flush": false },
             })
         );
+        assert_eq!(DiskSource::lab(Path::new("/run/nbd"), CacheMode::WriteBack), source);
+        let source = DiskSource::lab(Path::new("/run/nbd"), CacheMode::Unsafe);
         let unsafe_cache = blockdev_add("virtio0", &source, CacheMode::Unsafe);
+        assert_eq!(unsafe_cache["export"], NO_FLUSH_EXPORT);
         assert_eq!(unsafe_cache["cache"]["no-flush"], true);
     }
 

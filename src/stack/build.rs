@@ -91,10 +91,10 @@ pub fn mount_disk(
 }
 
 /// Brings everything written so far to the disk, on every layer.
-pub fn settle(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
+pub fn settle(control: &mut Control, scenario: &Scenario, device: &str) -> Result<(), StackError> {
     match scenario.stack.get() {
         Stack::Zfs(zfs) => pool::settle(control, zfs),
-        Stack::Plain(..) => plain::settle(control),
+        Stack::Plain(..) => plain::settle(control, device),
     }
 }
 

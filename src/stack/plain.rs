@@ -9,8 +9,6 @@ use crate::guest::progress::Watch;
 use crate::verify::consistent::{PlainRecovery, Step};
 use std::time::Duration;
 
-/// What `settle` writes: a file that no dataset holds.
-const SETTLED: &str = "/mnt/.settled";
 /// A checker's limit: generous, for emulation is slow.
 const CHECKER: Duration = Duration::from_secs(300);
 
@@ -62,14 +60,11 @@ pub fn is_shown(option: &str, shown: &str) -> bool {
     shown.split(',').any(|other| other == name)
 }
 
-/// Brings everything written so far to the disk, with a flush behind it even if nothing was left to
-/// write: a new file is forced after all else was asked for.
-pub fn settle(control: &mut Control) -> Result<(), StackError> {
+/// Brings everything written so far to the disk, with a flush of the device behind it: the file
+/// system's own may have been mounted away, or may not be needed any more.
+pub fn settle(control: &mut Control, device: &str) -> Result<(), StackError> {
     control.run(&["busybox", "sync"], TOOL)?;
-    let out = format!("of={SETTLED}");
-    let write = ["busybox", "dd", "if=/dev/zero", &out, "bs=4096", "count=1", "conv=fsync"];
-    control.run(&write, TOOL)?;
-    control.run(&["busybox", "sync"], TOOL)?;
+    control.call(Request::Fsync { path: device.to_owned() }, SHORT)?;
     Ok(())
 }
 

@@ -76,8 +76,9 @@ pub fn run(
 ) -> Result<Live> {
     let recorder = &disk.recorder;
     let script = CutScript::find(&scenario.cut.script)?;
-    let source = DiskSource::nbd(disk.server.socket());
-    let added = guest.add_cached_disk(&source, scenario.disk.bus, scenario.disk.cache)?;
+    let (bus, cache) = (scenario.disk.bus, scenario.disk.cache);
+    let source = DiskSource::lab(disk.server.socket(), cache);
+    let added = guest.add_cached_disk(&source, bus, cache)?;
     let limits = build(&mut guest.control, scenario, &added.device, watch)?;
     let stack = versions(&mut guest.control, scenario)?;
     let cpu_slowdown = super::slowdown::measure(&mut guest.control)?;
@@ -93,7 +94,7 @@ pub fn run(
     }
     sample_clock(&mut guest, recorder, SAMPLES_BEFORE)?;
     watch.stage("bringing the set-up to the disk");
-    settle(&mut guest.control, scenario)?;
+    settle(&mut guest.control, scenario, &added.device)?;
     watch.stage("load, until the power goes");
     recorder.mark(LOAD_BEGINS)?;
     let begin = lab_now();

@@ -6,6 +6,7 @@
 
 mod cuts;
 mod killed;
+mod plain;
 mod planted;
 mod support;
 mod usage;

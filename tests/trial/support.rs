@@ -34,7 +34,12 @@ pub fn plugpull() -> Command {
 
 /// The default scenario with its text changed, in a file that goes with what is returned.
 pub fn scenario_file(change: impl Fn(&str) -> String) -> TempPath {
-    let text = std::fs::read_to_string("workloads/zfs-sync-disabled.toml").unwrap();
+    varied_scenario("zfs-sync-disabled", change)
+}
+
+/// The same with a scenario of the tool's own by name.
+pub fn varied_scenario(name: &str, change: impl Fn(&str) -> String) -> TempPath {
+    let text = std::fs::read_to_string(format!("workloads/{name}.toml")).unwrap();
     let changed = change(&text);
     assert_ne!(changed, text, "the change must find what it changes");
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();

@@ -14,6 +14,12 @@ const FLAG_NO_ZEROES: u16 = 2;
 /// CAN_MULTI_CONN, so that a client keeps all its requests on the one connection whose order the
 /// trace tells, and not SEND_FAST_ZERO.
 const EXPORT_FLAGS: u16 = 1 | 4 | 8 | 32 | 64;
+/// The same without SEND_FLUSH and SEND_FUA.
+const NO_FLUSH_FLAGS: u16 = 1 | 32 | 64;
+/// The export of the same disk that offers neither flush nor forced write: a planted fault. QEMU
+/// answers its guest's flushes by itself then, as its `cache=unsafe` does on a file; on NBD that
+/// setting alone still passes them on (block/nbd.c flushes "to the OS").
+pub const NO_FLUSH_EXPORT: &str = "no-flush";
 const PREFERRED_BLOCK_BYTES: u32 = 4096;
 
 const OPT_EXPORT_NAME: u32 = 1;
@@ -76,7 +82,16 @@ pub enum Step {
     Close,
 }
 
-/// The server's side of one handshake, for one export whose name is empty.
+/// The flags of an export, `None` if there is none of this name.
+fn flags_of(name: &[u8]) -> Option<u16> {
+    match name {
+        b"" => Some(EXPORT_FLAGS),
+        name if name == NO_FLUSH_EXPORT.as_bytes() => Some(NO_FLUSH_FLAGS),
+        _ => None,
+    }
+}
+
+/// The server's side of one handshake, for the export whose name is empty and its faulty twin.
 #[derive(Debug, Clone, Copy)]
 pub struct Handshake {
     disk_bytes: u64,
@@ -118,15 +133,15 @@ impl Handshake {
             };
         };
         match option {
-            OPT_EXPORT_NAME if data.is_empty() => {
+            OPT_EXPORT_NAME => {
+                let Some(flags) = flags_of(data) else { return Step::Close };
                 out.extend_from_slice(&self.disk_bytes.to_be_bytes());
-                out.extend_from_slice(&EXPORT_FLAGS.to_be_bytes());
+                out.extend_from_slice(&flags.to_be_bytes());
                 if !self.no_zeroes {
                     out.extend_from_slice(&[0; 124]);
                 }
                 Step::Transmission
             }
-            OPT_EXPORT_NAME => Step::Close,
             OPT_ABORT => {
                 answer(out, option, REP_ACK, &[]);
                 Step::Close
@@ -143,17 +158,16 @@ impl Handshake {
     }
 
     fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
-        match export_name(data) {
-            None => return refuse(out, option, REP_ERR_INVALID, "the option's data is malformed"),
-            Some([]) => {}
-            Some(_) => {
-                return refuse(out, option, REP_ERR_UNKNOWN, "the one export's name is empty");
-            }
-        }
+        let Some(name) = export_name(data) else {
+            return refuse(out, option, REP_ERR_INVALID, "the option's data is malformed");
+        };
+        let Some(flags) = flags_of(name) else {
+            return refuse(out, option, REP_ERR_UNKNOWN, "the one export's name is empty");
+        };
         let mut export = [0; 12];
         export[..2].copy_from_slice(&INFO_EXPORT.to_be_bytes());
         export[2..10].copy_from_slice(&self.disk_bytes.to_be_bytes());
-        export[10..].copy_from_slice(&EXPORT_FLAGS.to_be_bytes());
+        export[10..].copy_from_slice(&flags.to_be_bytes());
         answer(out, option, REP_INFO, &export);
         // Told whether it was asked for or not: a client that ignores it is refused by request.
         let mut blocks = [0; 14];
@@ -245,6 +259,16 @@ mod tests {
         assert_eq!((step, kinds(&out)), (Step::Transmission, vec![REP_INFO, REP_INFO, REP_ACK]));
         assert_eq!(out[20..32], [0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x6d]);
         assert_eq!(out[52..66], [0, 3, 0, 0, 2, 0, 0, 0, 0x10, 0, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_faulty_twin_offers_neither_flush_nor_forced_write() {
+        let name = NO_FLUSH_EXPORT.as_bytes();
+        let data = [&[0, 0, 0, 8], name, &[0, 0]].concat();
+        let (step, out) = ask(OPT_GO, &data);
+        assert_eq!((step, out[30..32].to_vec()), (Step::Transmission, vec![0, 0x61]));
+        let (step, out) = ask(OPT_EXPORT_NAME, name);
+        assert_eq!((step, out[8..10].to_vec()), (Step::Transmission, vec![0, 0x61]));
     }
 
     #[test]

@@ -8,7 +8,8 @@ mod handshake;
 mod request;
 
 pub use handshake::{
-    Handshake, OPTION_BYTES_MAX, OPTION_HEAD_BYTES, OPTION_SKIP_MAX, OptionHead, Step,
+    Handshake, NO_FLUSH_EXPORT, OPTION_BYTES_MAX, OPTION_HEAD_BYTES, OPTION_SKIP_MAX, OptionHead,
+    Step,
 };
 pub use request::{Ask, DiskAsk, NbdError, REPLY_BYTES, REQUEST_BYTES, RequestHead, reply};
 

@@ -260,6 +260,30 @@ fn a_set_up_that_was_not_durable_when_the_load_began_is_not_measured() {
 }
 
 #[test]
+fn a_plain_file_system_is_settled_by_a_flush_between_the_marks_and_by_nothing_else() {
+    let plain = |parts: &[Part]| {
+        let (_folder, path) = trace(parts);
+        read(&path, &[STREAM], CrashModel::DropUnflushed, SettledBy::Flush)
+    };
+    let evidence = plain(&good()).expect("evidence");
+    let evidence = evidence.at_its_cut().expect("evidence");
+    assert_eq!((evidence.commits.len(), evidence.written), (0, None), "it has no commits");
+    let only = |part: Option<Part>| {
+        let parts = good().into_iter().filter(|other| *other != Synced(10));
+        let mut parts: Vec<Part> = parts.collect();
+        parts.splice(0..0, part);
+        parts
+    };
+    let between: Vec<Part> =
+        good().into_iter().map(|p| if p == Synced(10) { Unflushed(10) } else { p }).collect();
+    for parts in [only(None), only(Some(Synced(10))), between] {
+        let error = plain(&parts).expect_err("no evidence");
+        assert_eq!(error.verdict(), NotMeasured);
+        assert!(error.to_string().contains("no flush stands behind the set-up"), "{error}");
+    }
+}
+
+#[test]
 fn a_lost_ack_is_not_measured_and_a_lost_last_one_promises_nothing() {
     refused(&without(Acked(3)), NotMeasured, "the ack of operation 3 is missing");
     refused(&without(Acked(1)), NotMeasured, "the ack of operation 1 is missing");

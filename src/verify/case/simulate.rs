@@ -11,7 +11,7 @@ use crate::record::observed::{ObservedBlock, Summary};
 use crate::stack::settings::{DEFAULT, load};
 use crate::trace::ClockSample;
 use crate::units::{EventNo, RunId, Seq};
-use crate::verify::consistent::ZfsRecovery;
+use crate::verify::consistent::{PlainRecovery, ZfsRecovery};
 use crate::verify::durable::AnsweredFlush;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -24,6 +24,8 @@ pub struct Run {
     pub samples: Vec<ClockSample>,
     pub files: Vec<ObservedFile>,
     pub recovery: ZfsRecovery,
+    /// Instead of that, if the stack is a plain file system.
+    pub plain: Option<PlainRecovery>,
     pub flushes: Vec<AnsweredFlush>,
     pub commits: Vec<Commit>,
     pub written: Option<Txg>,
@@ -57,6 +59,7 @@ impl Run {
             samples: samples(&spec, &mut chance),
             files: Vec::new(),
             recovery: clean_recovery(),
+            plain: None,
             flushes: Vec::new(),
             commits: Vec::new(),
             written: None,
@@ -224,6 +227,7 @@ impl Run {
         let streams: Vec<StreamId> = self.plan.streams.iter().map(|stream| stream.id).collect();
         let history = History::new(&streams, self.arrivals.iter().cloned()).expect("a history");
         let clock = ClockMap::new(&self.samples).expect("a clock");
+        let pool = Recovery::Zfs(self.recovery.clone());
         let case = Case {
             scenario: &self.scenario,
             plan: &self.plan,
@@ -231,11 +235,11 @@ impl Run {
             clock: &clock,
             classify: &|_, _, _| Seen::Garbage,
             files: &self.files,
-            recovery: &Recovery::Zfs(self.recovery.clone()),
+            recovery: &self.plain.clone().map_or(pool, Recovery::Plain),
             flushes: &Flushes::new(self.flushes.iter().copied()),
-            commits: &self.commits,
+            commits: if self.plain.is_some() { &[] } else { &self.commits },
             written: self.written,
-            limits: Some(self.limits),
+            limits: self.plain.is_none().then_some(self.limits),
             begin: lab(BEGIN),
             cut: LabInterval::exact(self.cut),
         };

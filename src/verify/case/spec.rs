@@ -141,14 +141,18 @@ pub fn samples(spec: &Spec, chance: &mut ChaCha8Rng) -> Vec<ClockSample> {
         .collect()
 }
 
-pub fn clean_recovery() -> ZfsRecovery {
-    let ran = |stdout: &str| ExecResult {
+/// A tool that ended well with these words.
+pub fn ran(stdout: &str) -> ExecResult {
+    ExecResult {
         code: Some(0),
         timed_out: false,
         stdout: stdout.to_owned(),
         stderr: String::new(),
         took_ns: 1,
-    };
+    }
+}
+
+pub fn clean_recovery() -> ZfsRecovery {
     ZfsRecovery {
         leak_check: ran("No leaks (block sum matches space maps exactly)"),
         import: ran(""),

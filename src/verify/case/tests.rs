@@ -2,10 +2,12 @@
 //! planted fault at a time with the verdict that each claim must get.
 
 use super::simulate::Run;
-use super::spec::{BILLING, CUSTOMERS, MS, S, Spec};
+use super::spec::{BILLING, CUSTOMERS, MS, S, Spec, ran};
 use super::*;
 use crate::record::observed::ObservedBlock;
+use crate::stack::scenario::{PlainFs, PlainSpec, StackSpec};
 use crate::units::Seq;
+use crate::verify::consistent::{PlainRecovery, Step};
 use Verdict::{HarnessBroken, Held, NotMeasured, Violated};
 use proptest::prelude::*;
 
@@ -276,6 +278,48 @@ fn a_pool_that_was_not_imported_says_nothing_of_what_it_holds() {
     assert_eq!(verdicts(&run.judge())[1..], rest_unread);
     (run.recovery.import.code, run.recovery.import.timed_out) = (None, true);
     assert_eq!(verdicts(&run.judge()), [NotMeasured; 5], "a slow guest is no violation");
+}
+
+/// Every stream forces each operation, on ext4.
+fn on_ext4() -> Run {
+    let sets = vec!["customer.sync=standard".to_owned()];
+    let mut run = Run::new(Spec { sets, ..Spec::steady(4_000) });
+    run.scenario.stack = StackSpec::Ext4(PlainSpec::default());
+    run.plain = Some(PlainRecovery {
+        mount: Step::Done,
+        unmount: Step::Done,
+        check: Some(ran("Pass 5: Checking group summary information\n11/64 files, 9/64 blocks")),
+        mount_again: Step::Done,
+        ..PlainRecovery::of_nothing(PlainFs::Ext4)
+    });
+    run
+}
+
+#[test]
+fn a_plain_file_system_is_judged_by_its_checker_its_records_and_its_flushes() {
+    let judged = on_ext4().judge();
+    assert_eq!(verdicts(&judged), [Held, Held, Held, NotMeasured, Held], "{judged:#?}");
+    assert!(because(&judged, ClaimKind::PointInTime).contains("ext4"));
+    assert!(judged.txgs.is_empty());
+    let mut lost = on_ext4();
+    let acked = lost.judge().datasets["billing"].acked;
+    lost.roll_back(BILLING, acked - 1);
+    assert_eq!(verdicts(&lost.judge())[4], Violated);
+    let mut unproven = on_ext4();
+    unproven.flushes.truncate(unproven.flushes.len() / 2);
+    assert_eq!(verdicts(&unproven.judge())[4], NotMeasured);
+}
+
+#[test]
+fn a_plain_file_system_that_does_not_mount_is_not_consistent_and_says_nothing_else() {
+    let mut run = on_ext4();
+    let refused = Step::Failed("EUCLEAN: Structure needs cleaning".to_owned());
+    run.plain = Some(PlainRecovery { mount: refused, ..PlainRecovery::of_nothing(PlainFs::Ext4) });
+    run.files.clear();
+    let judged = run.judge();
+    let rest = [NotMeasured; 4];
+    assert_eq!((verdicts(&judged)[0], &verdicts(&judged)[1..]), (Violated, &rest[..]));
+    assert!(because(&judged, ClaimKind::Durable).contains("was not mounted again"));
 }
 
 #[test]

@@ -64,10 +64,12 @@ impl PlainRecovery {
             }));
             return checks;
         }
-        checks.push(match &self.check {
+        let check = match &self.check {
             Some(run) => checking(self.fs, run),
             None => Check::Unknown(format!("{} was not run", checker(self.fs))),
-        });
+        };
+        // It says most, so it comes first where all is well.
+        checks.insert(0, check);
         checks.push(mounting(&self.mount_again, "it mounted again", "mount after the check"));
         checks
     }

@@ -12,6 +12,7 @@ pub mod cut;
 pub mod disk;
 pub mod guest;
 pub mod history;
+pub mod host;
 pub mod record;
 pub mod stack;
 pub mod trace;

@@ -8,11 +8,12 @@ use super::commits::{CommitWatch, CutRule};
 use super::extents::{ExtentMap, Piece};
 use super::image::{Image, ImageError};
 use super::nbd::{DiskAsk, NbdError};
+use super::server::DiskError;
 use super::timing::{Channels, Timing};
 use super::uberblock;
 use crate::trace::{Command, Recorder, Request, RequestNo, TraceError};
 use crate::units::{LabNs, SECTOR_BYTES, Txg};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a running disk tells its trial.
@@ -73,19 +74,28 @@ struct Live {
 }
 
 impl Device {
-    pub fn new(
-        recorder: Recorder,
-        mut base: Image,
+    /// A device of the size that the recorder's header says, on `base`, or on zeros.
+    pub fn on(
+        base: Option<Image>,
         timing: Timing,
-        events: Sender<DiskEvent>,
-    ) -> Device {
+        recorder: Recorder,
+    ) -> Result<(Device, Receiver<DiskEvent>), DiskError> {
+        let trace = recorder.header().disk_bytes;
+        let mut base = match base {
+            Some(base) => base,
+            None => Image::blank(trace)?,
+        };
+        if base.disk_bytes() != trace {
+            return Err(DiskError::Size { trace, base: base.disk_bytes() });
+        }
         let live = Live {
             extents: base.take_extents(),
             channels: Channels::default(),
             commits: CommitWatch::default(),
             next: RequestNo(0),
         };
-        Device { recorder, base, timing, events, live: Mutex::new(live) }
+        let (events, receiver) = channel();
+        Ok((Device { recorder, base, timing, events, live: Mutex::new(live) }, receiver))
     }
 
     pub fn disk_bytes(&self) -> u64 {

@@ -1,7 +1,7 @@
-//! The lab's disk: an NBD server whose every request is in the trace, and the crash models that say
-//! what its medium holds after the power went.
+//! The lab's disk: an NBD server, or calls within this process, whose every request is in the trace,
+//! and the crash models that say what its medium holds after the power went.
 //!
-//! The way of a request: [`nbd`] reads it off a connection; the recorder logs it; timing says when
+//! The way of a request: [`nbd`] reads it off a connection, or [`LocalDisk`] is called; the recorder logs it; timing says when
 //! it is answered; the store shows its data; the recorder logs the reply, and only then it is sent.
 //! What always holds: data live in the trace and nowhere else, and a fault never alters them.
 
@@ -14,6 +14,7 @@ mod device;
 mod extents;
 mod image;
 mod inbox;
+mod local;
 mod log;
 pub mod nbd;
 mod queue;
@@ -28,6 +29,7 @@ pub use crash::{CrashError, CrashModel, crash_state, durable_requests};
 pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};
+pub use local::{LocalDisk, LocalError};
 pub use log::{DiskLog, DiskReply, DiskRequest, LOAD_BEGINS, LogError, Mark, UberblockSighting};
 pub use server::{DiskConfig, DiskError, DiskServer};
 pub use timing::Timing;

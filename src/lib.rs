@@ -16,6 +16,7 @@ pub mod disk;
 pub mod explore;
 pub mod guest;
 pub mod history;
+pub mod host;
 pub mod record;
 pub mod stack;
 pub mod trace;

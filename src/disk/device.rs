@@ -9,11 +9,12 @@ use super::extents::{ExtentMap, Piece};
 use super::image::{Image, ImageError};
 use super::live_store::{Heard, LiveStore};
 use super::nbd::{DiskAsk, NbdError};
+use super::server::DiskError;
 use super::timing::{Channels, Timing};
 use super::uberblock;
 use crate::trace::{Command, Recorder, Request, RequestNo, TraceError};
 use crate::units::{LabNs, SECTOR_BYTES, Txg};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a running disk tells its trial.
@@ -76,12 +77,20 @@ struct Live {
 }
 
 impl Device {
-    pub fn new(
-        recorder: Recorder,
-        mut base: Image,
+    /// A device of the size that the recorder's header says, on `base`, or on zeros.
+    pub fn on(
+        base: Option<Image>,
         timing: Timing,
-        events: Sender<DiskEvent>,
-    ) -> Device {
+        recorder: Recorder,
+    ) -> Result<(Device, Receiver<DiskEvent>), DiskError> {
+        let trace = recorder.header().disk_bytes;
+        let mut base = match base {
+            Some(base) => base,
+            None => Image::blank(trace)?,
+        };
+        if base.disk_bytes() != trace {
+            return Err(DiskError::Size { trace, base: base.disk_bytes() });
+        }
         let live = Live {
             extents: base.take_extents(),
             channels: Channels::default(),
@@ -89,7 +98,8 @@ impl Device {
             next: RequestNo(0),
             beside: None,
         };
-        Device { recorder, base, timing, events, live: Mutex::new(live) }
+        let (events, receiver) = channel();
+        Ok((Device { recorder, base, timing, events, live: Mutex::new(live) }, receiver))
     }
 
     pub fn disk_bytes(&self) -> u64 {

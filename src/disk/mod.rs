@@ -1,7 +1,7 @@
-//! The lab's disk: an NBD server whose every request is in the trace, and the crash models that say
-//! what its medium holds after the power went.
+//! The lab's disk: an NBD server, or calls within this process, whose every request is in the trace,
+//! and the crash models that say what its medium holds after the power went.
 //!
-//! The way of a request: [`nbd`] reads it off a connection; the recorder logs it; timing says when
+//! The way of a request: [`nbd`] reads it off a connection, or [`LocalDisk`] is called; the recorder logs it; timing says when
 //! it is answered; the store shows its data; the recorder logs the reply, and only then it is sent.
 //! What always holds: data live in the trace and nowhere else, and a fault never alters them.
 
@@ -16,6 +16,7 @@ mod image;
 mod inbox;
 pub mod jbd2;
 mod live_store;
+mod local;
 mod log;
 pub mod nbd;
 mod queue;
@@ -34,6 +35,7 @@ pub use device::DiskEvent;
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};
 pub use live_store::LiveStore;
+pub use local::{LocalDisk, LocalError};
 pub use log::{
     DiskLog, DiskReply, DiskRequest, JournalSighting, LOAD_BEGINS, LogError, Mark,
     UberblockSighting,

@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -86,17 +86,9 @@ impl DiskServer {
         config: DiskConfig,
         recorder: Recorder,
     ) -> Result<(DiskServer, Receiver<DiskEvent>), DiskError> {
-        let trace = recorder.header().disk_bytes;
-        let base = match config.base {
-            Some(base) => base,
-            None => Image::blank(trace)?,
-        };
-        if base.disk_bytes() != trace {
-            return Err(DiskError::Size { trace, base: base.disk_bytes() });
-        }
+        let (device, receiver) = Device::on(config.base, config.timing, recorder)?;
+        let device = Arc::new(device);
         let listener = listen(&config.socket)?;
-        let (events, receiver) = channel();
-        let device = Arc::new(Device::new(recorder, base, config.timing, events));
         let clients = Arc::new(Clients::default());
         let mut server = DiskServer {
             device: device.clone(),

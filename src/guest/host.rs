@@ -24,6 +24,15 @@ pub const FOR_CLIENTS: [Program; 5] = [
     ("nbdcopy", "libnbd-bin"),
     ("fio", "fio"),
 ];
+/// What makes and checks the file systems that this machine's own kernel mounts.
+pub const FOR_HOST: [Program; 6] = [
+    ("mkfs.ext4", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("xfs_repair", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("btrfs", "btrfs-progs"),
+];
 
 /// Another apt may be at work; waiting for it is better than failing.
 const APT: [&str; 5] =

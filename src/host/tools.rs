@@ -1,0 +1,98 @@
+//! The file systems' own tools, on the block device: make one, check one.
+
+use super::disk::HostDisk;
+use super::error::HostError;
+use crate::agent::exec::exec;
+use crate::agent::protocol::ExecResult;
+use crate::guest::process::last_lines;
+use std::path::Path;
+use std::time::Duration;
+
+/// Lines of a tool's output that an error shows.
+const TAIL_LINES: usize = 10;
+/// The tool is killed when its time is up; if that does not end it, it waits for a block that does
+/// not come, and after this time the connection is given up.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Where tools are, first place first.
+const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// A file system: its tools, as argument lists before the device.
+struct Tools {
+    name: &'static str,
+    make: &'static [&'static str],
+    check: &'static [&'static str],
+}
+
+const TOOLS: [Tools; 3] = [
+    Tools {
+        name: "ext4",
+        make: &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
+        check: &["e2fsck", "-fn"],
+    },
+    Tools { name: "xfs", make: &["mkfs.xfs", "-q", "-f", "-K"], check: &["xfs_repair", "-n"] },
+    Tools {
+        name: "btrfs",
+        make: &["mkfs.btrfs", "-q", "-f", "-K"],
+        check: &["btrfs", "check", "--readonly"],
+    },
+];
+
+/// Checks the file system on the device, which must not be mounted and whose log must have been
+/// replayed (by a mount and an unmount). The result is the tool's own word: an exit code other than
+/// 0 is an outcome of the state, as is a time-out.
+pub fn check(disk: &HostDisk, fstype: &str) -> Result<ExecResult, HostError> {
+    run(disk, fstype, |tools| tools.check)
+}
+
+/// Makes a file system, whole: nothing of it is left for the kernel to initialise later.
+pub fn make(disk: &HostDisk, fstype: &str) -> Result<(), HostError> {
+    let result = run(disk, fstype, |tools| tools.make)?;
+    match result.code {
+        Some(0) => Ok(()),
+        _ => {
+            let said = last_lines(&format!("{}{}", result.stdout, result.stderr), TAIL_LINES);
+            Err(HostError::Tool { command: format!("mkfs.{fstype}"), said })
+        }
+    }
+}
+
+fn run(
+    disk: &HostDisk,
+    fstype: &str,
+    which: impl Fn(&Tools) -> &'static [&'static str],
+) -> Result<ExecResult, HostError> {
+    let tools = TOOLS.iter().find(|tools| tools.name == fstype);
+    let tools = tools.ok_or_else(|| HostError::FileSystem(fstype.to_owned()))?;
+    let mut argv: Vec<String> = which(tools).iter().map(|&word| word.to_owned()).collect();
+    argv[0] = find(&argv[0])?;
+    argv.push(disk.device().to_string_lossy().into_owned());
+    let step = disk.limited_by("run a file system's tool", disk.limit() + GRACE);
+    let result = exec(&argv, disk.limit());
+    drop(step);
+    disk.check()?;
+    result.map_err(|said| HostError::Tool { command: argv.join(" "), said })
+}
+
+/// A program's path. Given whole, the program is started without a copy of this process's page
+/// tables, which takes longer than a check does.
+fn find(program: &str) -> Result<String, HostError> {
+    let paths = FOLDERS.iter().map(|folder| format!("{folder}/{program}"));
+    let found = paths.into_iter().find(|path| Path::new(path).is_file());
+    found.ok_or_else(|| HostError::Tool {
+        command: program.to_owned(),
+        said: format!("it is in none of {}: install it", FOLDERS.join(", ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_found_by_its_whole_path_and_a_missing_one_is_named() {
+        assert_eq!(find("sh").expect("a shell"), "/usr/bin/sh");
+        let error = find("no-such-tool").expect_err("missing").to_string();
+        assert!(error.contains("no-such-tool") && error.contains("/usr/sbin"), "{error}");
+    }
+}

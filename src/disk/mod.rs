@@ -15,6 +15,7 @@ mod extents;
 mod image;
 mod inbox;
 mod log;
+pub mod log_writes;
 pub mod nbd;
 mod queue;
 mod replies;

@@ -18,6 +18,7 @@ pub mod jbd2;
 mod live_store;
 mod local;
 mod log;
+pub mod log_writes;
 pub mod nbd;
 mod queue;
 mod replies;

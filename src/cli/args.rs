@@ -5,6 +5,7 @@ use crate::disk::CrashModel;
 use crate::explore::cuts::Which;
 use crate::guest::{Accel, Suite};
 use clap::{Parser, Subcommand, ValueEnum};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -131,6 +132,7 @@ Examples:
   plugpull explore --budget none                  all of them, as long as it takes
   plugpull explore runs/0001-zfs-sync-disabled-seed-7   a run that is there already
   plugpull explore --crash-model torn --cuts seeds:2 ext4
+  plugpull explore ext4 --in host                 on this machine's own kernel, in seconds
   plugpull explore --recovery-cuts 2 --budget 5m  cut again while a state is being recovered
   plugpull explore --json | jq .curves            one document on standard output")]
 pub struct ExploreArgs {
@@ -144,6 +146,14 @@ pub struct ExploreArgs {
     /// How long states may be looked at: 90s, 10m, 2h, none
     #[arg(long, value_name = "TIME", default_value_t = Budget(Some(Duration::from_secs(600))))]
     pub budget: Budget,
+    /// Whose kernel records and looks: a guest's, or this machine's own (ext4, xfs, btrfs; root). A
+    /// bad state then meets your kernel
+    #[arg(long = "in", value_enum, default_value_t = InArg::Guest, value_name = "WHERE")]
+    pub place: InArg,
+    /// Kernels at once; by default one for every four cores, and on this machine's own kernel a mount
+    /// a core
+    #[arg(long, value_name = "N")]
+    pub workers: Option<NonZeroUsize>,
     /// Cut the power again so many times during the recovery from each state
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub recovery_cuts: u32,
@@ -169,6 +179,15 @@ pub struct AgreeArgs {
     /// Real cuts, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub count: u32,
+}
+
+/// `--in`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum InArg {
+    /// A guest's kernel.
+    Guest,
+    /// This machine's own.
+    Host,
 }
 
 /// `--cut`.

@@ -1,11 +1,13 @@
 //! `plugpull explore`.
 
 use super::args::ExploreArgs;
+use super::args::InArg;
 use super::progress::{self, print};
 use super::trial;
-use crate::explore::options::{ExploreOptions, Source};
+use crate::explore::options::{ExploreOptions, From, In};
 use crate::explore::{render, run};
 use anyhow::{Result, bail};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ pub fn run(args: ExploreArgs) -> Result<u8> {
     let json = args.trial.json;
     let options = options(args)?;
     let watch = progress::watch(progress::cancel_on_signals()?);
-    if let Source::Record(trial) = &options.source {
+    if let From::Record(trial) = &options.from {
         watch.note(format!("seed {}", trial.seed));
     }
     let explored = match run::run(&options, &watch) {
@@ -43,20 +45,36 @@ fn options(args: ExploreArgs) -> Result<ExploreOptions> {
         );
     }
     let model = args.trial.crash_model;
-    let source = match is_run {
+    let from = match is_run {
         true => {
             refuse_for_a_run(&args)?;
-            Source::Run(path.to_owned())
+            From::Run(path.to_owned())
         }
-        false => Source::Record(trial::options(args.trial)),
+        false => From::Record(trial::options(args.trial)),
+    };
+    let place = match args.place {
+        InArg::Guest => In::Guest,
+        InArg::Host => In::Host,
     };
     Ok(ExploreOptions {
-        source,
+        from,
+        place,
+        workers: args.workers.unwrap_or_else(|| suiting(place)),
         model,
         which: args.cuts,
         budget: args.budget.0,
         recovery_cuts: args.recovery_cuts,
     })
+}
+
+/// Two emulated guests on two cores gain nothing over one; mounts of this machine's wait enough for
+/// a second to pay.
+fn suiting(place: In) -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    match place {
+        In::Guest => NonZeroUsize::new(cores.get() / 4).unwrap_or(NonZeroUsize::MIN),
+        In::Host => cores,
+    }
 }
 
 /// What was recorded cannot be varied any more.

@@ -10,13 +10,16 @@
 
 pub mod cuts;
 pub mod guest_site;
+pub mod host_site;
 pub mod options;
 pub mod order;
 pub mod render;
 pub mod report;
 pub mod run;
 pub mod site;
+pub mod source;
 pub mod state;
 pub mod store;
 pub mod sum;
 pub mod which;
+pub mod worker;

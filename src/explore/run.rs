@@ -1,33 +1,31 @@
 //! An exploration from its options to its report, in the order in which things happen.
+//!
+//! One thread keeps the list and prepares states; workers look at them, each with a kernel of its own.
 
 use super::cuts::{PlannedCut, Which, plan_cuts};
-use super::guest_site::GuestSite;
-use super::options::{ExploreOptions, Source};
+use super::options::ExploreOptions;
 use super::order::{Losses, Order, losses};
 use super::render;
 use super::report::{Cost, ExploreReport};
 use super::site::Site;
-use super::state::{Place, StateOutcome};
+use super::source::Source;
+use super::state::StateOutcome;
 use super::store::{PlanFile, Store};
 use super::sum::{Known, has_curve, sum};
-use crate::disk::{CrashModel, CrashState, DiskLog, Image, StateCursor, StateId};
-use crate::guest::Lab;
+use super::worker::{Looked, Task, Worker};
+use crate::disk::{CrashModel, Image, StateCursor, StateId};
 use crate::guest::cache::digest_of_file;
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
-use crate::trace::{Command, EntryNo};
 use crate::trial::evidence::{self, Recording};
 use crate::trial::facts::RunFacts;
-use crate::trial::folder::RunDir;
 use crate::trial::inspect::Observation;
-use crate::trial::run::{guest_config_of, record};
-use crate::units::LabNs;
 use crate::verify::verdict::Verdict;
-use crate::workload::plan::splitmix64;
 use anyhow::{Context, Result};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// States of which the same bytes are not given to a kernel again: the latest so many.
@@ -45,46 +43,56 @@ pub struct Explored {
 /// Explores: record or open, list the states, look at each, sum up.
 pub fn run(options: &ExploreOptions, watch: &Watch) -> Result<Explored> {
     let started = Instant::now();
-    let (folder, mut facts, lab) = source(&options.source, watch)?;
+    let source = Source::open(options, watch)?;
+    let mut facts = source.facts.clone();
     let model = options.model.unwrap_or(facts.scenario.cut.crash_model);
     facts.scenario.cut.crash_model = model;
-    let recording = evidence::of_run(&folder, &facts, model).with_context(|| {
-        format!("the recording in {} cannot be explored", folder.path().display())
-    })?;
+    let place = source.folder.path();
+    let recording = evidence::of_run(&source.folder, &facts, model)
+        .with_context(|| format!("the recording in {} cannot be explored", place.display()))?;
     let which = options.which.unwrap_or_else(|| suiting(model));
     let planned = plan_cuts(&recording.log, &recording.acks(), model, which, facts.seed)?;
-    let name = format!("explore-{model}-{}", which.to_string().replace(':', "-"));
-    let plan = PlanFile {
-        format: super::store::FORMAT,
-        model: model.to_string(),
-        which: which.to_string(),
-        states: planned.len() as u32,
-        recovery_cuts: options.recovery_cuts,
-        trace_sha256: digest_of_file(&folder.trace())?,
-    };
-    let (store, before) = Store::open(&folder.path().join(name), &plan)?;
+    let (store, before) = open_store(&source, options, which, model, planned.len())?;
     let console = store.path().join("console.log");
-    let scratch = RunFolder::new()?;
-    let site = GuestSite::new(&lab, &facts.scenario, &facts.plan, console, watch);
     let mut work = Work {
         facts: &facts,
         recording: &recording,
         which,
         planned: &planned,
-        base: Image::blank(recording.log.header.disk_bytes)?,
-        site,
         store,
-        scratch: &scratch,
         outcomes: BTreeMap::new(),
         recoveries: Vec::new(),
         seen: VecDeque::new(),
         watch,
     };
     work.take_up(before);
-    let ended = work.look_at_all(options);
-    let (report, folder) = work.finish(started)?;
+    let site = |watch: &Watch| source.site(&facts, &console, watch);
+    let (ended, starts) =
+        with_workers(options, &facts, &recording, watch, site, |tasks, answers| {
+            work.look_at_all(options.budget, tasks, answers)
+        });
+    let (report, folder) = work.finish(starts, started)?;
     ended?;
     Ok(Explored { report, folder })
+}
+
+fn open_store(
+    source: &Source,
+    options: &ExploreOptions,
+    which: Which,
+    model: CrashModel,
+    states: usize,
+) -> Result<(Store, Vec<StateOutcome>)> {
+    let name = format!("explore-{model}-{}", which.to_string().replace(':', "-"));
+    let plan = PlanFile {
+        format: super::store::FORMAT,
+        model: model.to_string(),
+        which: which.to_string(),
+        states: states as u32,
+        recovery_cuts: options.recovery_cuts,
+        trace_sha256: digest_of_file(&source.folder.trace())?,
+    };
+    Ok(Store::open(&source.folder.path().join(name), &plan)?)
 }
 
 /// What a model is explored by unless something else is asked for: every state where there is a
@@ -98,36 +106,98 @@ fn suiting(model: CrashModel) -> Which {
     }
 }
 
-fn source(source: &Source, watch: &Watch) -> Result<(RunDir, RunFacts, Lab)> {
-    match source {
-        Source::Record(options) => {
-            let (setting, facts) = record(options, watch)?;
-            Ok((setting.folder, facts, setting.lab))
+/// Runs `work` beside so many workers as are asked for. Returns its result, and how many kernels
+/// were started.
+fn with_workers<S: Site>(
+    options: &ExploreOptions,
+    facts: &RunFacts,
+    recording: &Recording,
+    watch: &Watch,
+    site: impl Fn(&Watch) -> Result<S> + Sync,
+    work: impl FnOnce(&[SyncSender<Task>], &Receiver<(usize, Answer)>) -> Result<()>,
+) -> (Result<()>, u32) {
+    let (to_us, answers) = channel();
+    std::thread::scope(|scope| {
+        let mut tasks = Vec::new();
+        let mut threads = Vec::new();
+        for number in 0..options.workers.get() {
+            let (task, to_do) = sync_channel::<Task>(1);
+            let (to_us, site) = (to_us.clone(), &site);
+            tasks.push(task);
+            threads.push(scope.spawn(move || -> u32 {
+                let made = make_worker(options, facts, recording, watch, site);
+                serve(number, made, &to_do, &to_us)
+            }));
         }
-        Source::Run(path) => {
-            let folder = RunDir::open(path);
-            let facts = RunFacts::load(&folder)?;
-            let lab = Lab::prepare(guest_config_of(&facts), watch)?;
-            Ok((folder, facts, lab))
-        }
-    }
+        drop(to_us);
+        let ended = work(&tasks, &answers);
+        drop(tasks);
+        let starts = threads.into_iter().map(|thread| thread.join().unwrap_or_default()).sum();
+        (ended, starts)
+    })
 }
 
+fn make_worker<'a, S: Site>(
+    options: &ExploreOptions,
+    facts: &'a RunFacts,
+    recording: &'a Recording,
+    watch: &'a Watch,
+    site: impl Fn(&Watch) -> Result<S>,
+) -> Result<(Worker<'a, S>, RunFolder)> {
+    let scratch = RunFolder::new()?;
+    let worker = Worker {
+        facts,
+        recording,
+        site: site(watch)?,
+        scratch: scratch.path().to_owned(),
+        recovery_cuts: options.recovery_cuts,
+        watch,
+    };
+    Ok((worker, scratch))
+}
+
+/// A worker's life: tasks until there are no more. Returns how many kernels it started.
+fn serve<S: Site>(
+    number: usize,
+    made: Result<(Worker<S>, RunFolder)>,
+    tasks: &Receiver<Task>,
+    answers: &Sender<(usize, Answer)>,
+) -> u32 {
+    let (mut worker, _scratch) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            // Told as the answer to the first task, whatever that is.
+            if let Ok(task) = tasks.recv() {
+                let _ = answers.send((number, (task.state.id, Err(error))));
+            }
+            return 0;
+        }
+    };
+    for task in tasks {
+        let looked = worker.look(&task);
+        if answers.send((number, (task.state.id, looked))).is_err() {
+            break;
+        }
+    }
+    worker.site.starts()
+}
+
+/// The list, and what is known of its states.
 struct Work<'a> {
     facts: &'a RunFacts,
     recording: &'a Recording,
     which: Which,
     planned: &'a [PlannedCut],
-    base: Image,
-    site: GuestSite<'a>,
     store: Store,
-    scratch: &'a RunFolder,
     outcomes: BTreeMap<u32, StateOutcome>,
     recoveries: Vec<StateOutcome>,
     /// The latest states looked at.
     seen: VecDeque<(StateId, u32, Observation)>,
     watch: &'a Watch,
 }
+
+/// A worker's answer.
+type Answer = (StateId, Result<Looked>);
 
 impl Work<'_> {
     /// Takes the outcomes of an earlier call.
@@ -144,29 +214,53 @@ impl Work<'_> {
         }
     }
 
-    fn look_at_all(&mut self, options: &ExploreOptions) -> Result<()> {
+    /// Gives states to the workers, each its next when it is done with one, until all are known, the
+    /// budget is used up, or the user stops.
+    fn look_at_all(
+        &mut self,
+        budget: Option<Duration>,
+        workers: &[SyncSender<Task>],
+        answers: &Receiver<(usize, Answer)>,
+    ) -> Result<()> {
         let started = Instant::now();
         let model = self.facts.scenario.cut.crash_model;
-        let mut cursor = StateCursor::new(&self.recording.log, &self.base, model)?;
-        let order = if has_curve(model, self.which) { Order::Bisect } else { Order::Ascending };
-        let mut done: BTreeMap<u32, Losses> =
+        let blank = Image::blank(self.recording.log.header.disk_bytes)?;
+        let mut cursor = StateCursor::new(&self.recording.log, &blank, model)?;
+        let one = workers.len() == 1 && has_curve(model, self.which);
+        let order = if one { Order::Bisect } else { Order::Ascending };
+        let mut taken: BTreeMap<u32, Losses> =
             self.outcomes.iter().map(|(index, outcome)| (*index, losses(outcome))).collect();
-        let before = done.len();
-        while let Some(index) = order.next(self.planned.len() as u32, &done) {
+        let before = taken.len();
+        let mut idle: Vec<usize> = (0..workers.len()).collect();
+        loop {
             self.watch.check()?;
-            if options.budget.is_some_and(|budget| started.elapsed() >= budget) {
-                let left = self.planned.len() - done.len();
-                self.watch.note(format!("the budget is used up; {left} states are left"));
-                break;
+            let in_time = budget.is_none_or(|budget| started.elapsed() < budget);
+            let next = order.next(self.planned.len() as u32, &taken).filter(|_| in_time);
+            if let (Some(index), Some(worker)) = (next, idle.last().copied()) {
+                let planned = self.planned[index as usize];
+                let state = cursor.at(planned.cut, planned.seed)?;
+                taken.insert(index, Losses::new());
+                if self.is_equal(index, &planned, state.id)? {
+                    continue;
+                }
+                idle.pop();
+                let task = Task { index, planned, state };
+                workers[worker].send(task).context("a worker ended")?;
+                continue;
             }
-            self.tell(done.len() - before, started, options.budget);
-            let planned = self.planned[index as usize];
-            let state = cursor.at(planned.cut, planned.seed)?;
-            let outcome = self.look_at(index, planned, state, options.recovery_cuts)?;
-            done.insert(index, losses(&outcome));
-            self.outcomes.insert(index, outcome);
+            if idle.len() == workers.len() {
+                let left = self.planned.len() - self.outcomes.len();
+                if left > 0 {
+                    self.watch.note(format!("the budget is used up; {left} states are left"));
+                }
+                return Ok(());
+            }
+            let (worker, (id, looked)) = answers.recv().context("every worker ended")?;
+            idle.push(worker);
+            let index = self.keep(id, looked?)?;
+            taken.insert(index, losses(&self.outcomes[&index]));
+            self.tell(self.outcomes.len() - before, started, budget);
         }
-        Ok(())
     }
 
     fn tell(&self, done_now: usize, started: Instant, budget: Option<Duration>) {
@@ -174,104 +268,67 @@ impl Work<'_> {
         let scenario = &self.facts.scenario;
         let violated = self.outcomes.values();
         let violated = violated.filter(|o| o.verdict(scenario) == Verdict::Violated).count();
-        let mut text = format!("{violated} violated");
-        if done_now > 0 {
-            let each = started.elapsed().as_secs_f64() / done_now as f64;
-            let left = each * (all - known) as f64;
-            let left = budget.map_or(left, |budget| {
-                left.min(budget.saturating_sub(started.elapsed()).as_secs_f64())
-            });
-            text = format!("{text}, {each:.2} s each, about {left:.0} s left");
-        }
+        let each = started.elapsed().as_secs_f64() / done_now.max(1) as f64;
+        let left = each * (all - known) as f64;
+        let left = budget.map_or(left, |budget| {
+            left.min(budget.saturating_sub(started.elapsed()).as_secs_f64())
+        });
+        let text = format!("{violated} violated, {each:.3} s each, about {left:.0} s left");
         let stage = "looking at states".to_owned();
         self.watch.tell(Progress::Part { stage, done: known, total: all, text });
     }
 
-    fn look_at(
-        &mut self,
-        index: u32,
-        planned: PlannedCut,
-        state: CrashState,
-        recovery_cuts: u32,
-    ) -> Result<StateOutcome> {
+    /// A state with the bytes of one that was looked at lately is judged from what was found there.
+    fn is_equal(&mut self, index: u32, planned: &PlannedCut, id: StateId) -> Result<bool> {
+        let Some((_, same, observed)) = self.seen.iter().find(|(seen, ..)| *seen == id) else {
+            return Ok(false);
+        };
         let evidence = self.recording.at(planned.cut, planned.until)?;
-        let this = (index, &planned, state.id);
-        if let Some((_, same, observed)) = self.seen.iter().find(|(id, ..)| *id == state.id) {
-            let mut outcome = StateOutcome::judge(this, self.facts, &evidence, observed);
-            outcome.same_as = Some(*same);
-            self.store.keep(&outcome)?;
-            return Ok(outcome);
+        let outcome = StateOutcome::judge((index, planned, id), self.facts, &evidence, observed);
+        let outcome = StateOutcome { same_as: Some(*same), ..outcome };
+        self.store.keep(&outcome)?;
+        self.outcomes.insert(index, outcome);
+        Ok(true)
+    }
+
+    /// Keeps what a worker found. Returns the state's place.
+    fn keep(&mut self, id: StateId, looked: Looked) -> Result<u32> {
+        let Looked { outcome, observed, recoveries } = looked;
+        let index = outcome.index;
+        for (nth, (again, observed)) in recoveries.into_iter().enumerate() {
+            self.keep_one(&again, &format!("state-{index:05}-again-{nth}"), &observed)?;
+            self.recoveries.push(again);
         }
-        let overlay = self.scratch.path().join("overlay");
-        let looked = Instant::now();
-        let observed = self.site.look(state.image.clone(), &overlay)?;
-        let mut outcome = StateOutcome::judge(this, self.facts, &evidence, &observed);
-        outcome.took_ms = looked.elapsed().as_millis() as u64;
-        self.keep(&outcome, &format!("state-{index:05}"), &observed)?;
-        let cuts = self.cut_recovery((index, &planned), &state.image, &overlay, recovery_cuts);
-        std::fs::remove_file(&overlay).context("cannot remove the trace of a recovery")?;
-        cuts?;
-        self.seen.push_back((state.id, index, observed));
+        // The state itself comes last: with it the line of all that belongs to it is whole.
+        self.keep_one(&outcome, &format!("state-{index:05}"), &observed)?;
+        self.outcomes.insert(index, outcome);
+        self.seen.push_back((id, index, observed));
         if self.seen.len() > REMEMBERED {
             self.seen.pop_front();
         }
-        Ok(outcome)
+        Ok(index)
     }
 
-    fn keep(&mut self, outcome: &StateOutcome, name: &str, observed: &Observation) -> Result<()> {
-        if outcome.verdict(&self.facts.scenario) != Verdict::Held && !outcome.is_before_load(None) {
+    fn keep_one(
+        &mut self,
+        outcome: &StateOutcome,
+        name: &str,
+        observed: &Observation,
+    ) -> Result<()> {
+        let verdict = outcome.verdict(&self.facts.scenario);
+        if verdict != Verdict::Held && !outcome.is_before_load(None) {
             self.store.keep_evidence(name, observed)?;
         }
         Ok(self.store.keep(outcome)?)
     }
 
-    /// Cuts the power again while the state was being recovered, at some of the flushes of that.
-    fn cut_recovery(
-        &mut self,
-        (index, planned): (u32, &PlannedCut),
-        state: &Image,
-        overlay: &Path,
-        count: u32,
-    ) -> Result<()> {
-        if count == 0 {
-            return Ok(());
-        }
-        let log = DiskLog::read(overlay, |_, _| {})?;
-        let model = self.facts.scenario.cut.crash_model;
-        let again = self.scratch.path().join("overlay-again");
-        let mut cursor = StateCursor::new(&log, state, model)?;
-        for (nth, cut) in recovery_cuts(&log, count, planned.seed).into_iter().enumerate() {
-            self.watch.check()?;
-            let (entry, at) = cut;
-            let left = cursor.at(entry, planned.seed)?;
-            let evidence = self.recording.at(planned.cut, planned.until)?;
-            let evidence = evidence.recovered(&log, entry, at, model);
-            let looked = Instant::now();
-            let observed = self.site.look(left.image, &again)?;
-            std::fs::remove_file(&again).context("cannot remove the trace of a recovery")?;
-            let this = (index, planned, left.id);
-            let mut outcome = StateOutcome::judge(this, self.facts, &evidence, &observed);
-            let why = "in-recovery".to_owned();
-            let cut = Place { cut: entry.0, seed: planned.seed, from: at, until: at, why };
-            outcome.recovery_cut = Some(cut);
-            outcome.took_ms = looked.elapsed().as_millis() as u64;
-            self.keep(&outcome, &format!("state-{index:05}-again-{nth}"), &observed)?;
-            self.recoveries.push(outcome);
-        }
-        Ok(())
-    }
-
-    fn finish(self, started: Instant) -> Result<(ExploreReport, PathBuf)> {
-        let mut took: Vec<u64> = self
-            .outcomes
-            .values()
-            .filter(|outcome| outcome.same_as.is_none())
-            .map(|outcome| outcome.took_ms)
-            .collect();
+    fn finish(self, starts: u32, started: Instant) -> Result<(ExploreReport, PathBuf)> {
+        let looked = self.outcomes.values().filter(|outcome| outcome.same_as.is_none());
+        let mut took: Vec<u64> = looked.map(|outcome| outcome.took_ms).collect();
         took.sort_unstable();
         let cost = Cost {
             took_s: started.elapsed().as_secs_f64(),
-            starts: self.site.starts(),
+            starts,
             state_ms_median: took.get(took.len() / 2).copied(),
         };
         let summed = sum(&Known {
@@ -288,15 +345,4 @@ impl Work<'_> {
         self.store.write_report(&summed.report, &render::markdown(&summed.report), &chart)?;
         Ok((summed.report, self.store.path().to_owned()))
     }
-}
-
-/// Some of the flushes that the recovery waited for, by the seed: the power goes before their answer.
-fn recovery_cuts(log: &DiskLog, count: u32, seed: u64) -> Vec<(EntryNo, LabNs)> {
-    let flushes = log.requests.iter().filter(|request| request.command() == Command::Flush);
-    let answers: Vec<(EntryNo, LabNs)> = flushes
-        .filter_map(|request| request.reply().map(|reply| (reply.entry, reply.at)))
-        .collect();
-    let draw = |nth| splitmix64(splitmix64(seed) ^ nth) % (answers.len() as u64).max(1);
-    let picked: BTreeSet<u64> = (0..u64::from(count)).map(draw).collect();
-    picked.into_iter().filter_map(|at| answers.get(at as usize).copied()).collect()
 }

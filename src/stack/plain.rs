@@ -90,7 +90,7 @@ pub fn recover(
     watch.stage(format!("checking {fs}"));
     let checked: ExecResult = control.exec(&fs.checker(device), CHECKER)?;
     recovery.check = Some(checked);
-    recovery.mount_again = step(mount_disk(control, fs, spec, device))?;
+    recovery.mount_read = step(mount_disk(control, fs, spec, device))?;
     Ok(recovery)
 }
 

@@ -153,10 +153,11 @@ fn claim_report((claim, judgement): (ClaimSpec, Judgement), under: &str) -> Clai
 }
 
 /// Under what the verdicts stand. A VM kill is not a power cut, and it is not called one.
-fn under(model: CrashModel, accel: Accel) -> String {
+fn under(model: CrashModel, accel: Option<Accel>) -> String {
     let accel = match accel {
-        Accel::Kvm => "on the host's own CPU",
-        Accel::Tcg => "on an emulated CPU",
+        Some(Accel::Kvm) => "on the host's own CPU",
+        None => "on this machine's own kernel",
+        Some(Accel::Tcg) => "on an emulated CPU",
     };
     match model {
         CrashModel::KeepAll => format!(

@@ -41,8 +41,8 @@ pub struct RunFacts {
     pub plan: Plan,
     /// What ran.
     pub versions: Versions,
-    /// How the guest's CPU was run.
-    pub acceleration: Accel,
+    /// How the guest's CPU was run; none where this machine's own kernel ran the load.
+    pub acceleration: Option<Accel>,
     /// Under which limits the pool closed its groups, where there is one.
     pub limits: Option<TxgLimits>,
     /// When the cut was to be.

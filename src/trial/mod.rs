@@ -4,6 +4,7 @@ pub mod compose;
 pub mod evidence;
 pub mod facts;
 pub mod folder;
+pub mod host;
 pub mod inspect;
 pub mod live;
 pub mod options;

@@ -263,7 +263,7 @@ fn setting(out: &mut String, report: &TrialReport) {
         out,
         "- {} CPUs by {}, {:.1} times slower than the lab's, {} MiB",
         report.scenario.guest.cpus,
-        report.acceleration,
+        report.acceleration.map_or("no emulation".to_owned(), |accel| accel.to_string()),
         report.guest_cpu_slowdown,
         report.scenario.guest.memory_mib
     );
@@ -291,11 +291,11 @@ fn setting(out: &mut String, report: &TrialReport) {
     let _ = writeln!(out, "- stages: {}", stages.join(", "));
     let sets: String = report.sets.iter().map(|set| format!(" --set {}", quoted(set))).collect();
     let suite = versions.suite.name();
+    let accel = report.acceleration.map(|accel| format!(" --accel {accel}")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "\nThe plan again (a guest's timing does not repeat, the plan does):\n\n    plugpull trial {} --seed {} --suite {suite} --accel {}{sets}",
+        "\nThe plan again (a guest's timing does not repeat, the plan does):\n\n    plugpull trial {} --seed {} --suite {suite}{accel}{sets}",
         quoted(&report.asked),
         report.seed,
-        report.acceleration
     );
 }

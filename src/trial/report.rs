@@ -44,8 +44,8 @@ pub struct TrialReport {
     pub cut: CutReport,
     /// What ran.
     pub versions: Versions,
-    /// How the guest's CPU was run.
-    pub acceleration: Accel,
+    /// How the guest's CPU was run; none where this machine's own kernel ran the load.
+    pub acceleration: Option<Accel>,
     /// Time of a fixed computation in the guest over the same on the lab's CPU.
     pub guest_cpu_slowdown: f64,
     /// What became of the pool, where there is one.

@@ -106,7 +106,8 @@ pub fn record_beside(
     Ok((setting, facts))
 }
 
-fn keep(facts: &mut RunFacts, folder: &RunDir, stages: Stages) -> Result<()> {
+/// Writes a run's facts, sealed to the files that are there.
+pub(super) fn keep(facts: &mut RunFacts, folder: &RunDir, stages: Stages) -> Result<()> {
     (facts.stages, facts.notes) = stages.finish();
     facts.seal(folder)?;
     folder.write_facts(facts).context("cannot keep the run's facts")
@@ -147,7 +148,7 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
             stack: live.stack.clone(),
             image_sha256: lab.image().digest.clone(),
         },
-        acceleration: lab.accel(),
+        acceleration: Some(lab.accel()),
         limits: live.limits,
         cut: live.plan,
         power_off_s: live.power_off.as_secs_f64(),
@@ -157,7 +158,7 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
     }
 }
 
-fn new_run_id() -> RunId {
+pub(super) fn new_run_id() -> RunId {
     let mut id = [0; 16];
     rand::rng().fill_bytes(&mut id);
     RunId(id)
@@ -180,11 +181,11 @@ pub fn guest_config_of(facts: &RunFacts) -> GuestConfig {
         cpus: facts.scenario.guest.cpus,
         suite: facts.versions.suite,
         bench: false,
-        accel: Some(facts.acceleration),
+        accel: facts.acceleration,
     }
 }
 
-fn timing(spec: &DiskSpec) -> Timing {
+pub(super) fn timing(spec: &DiskSpec) -> Timing {
     let bytes_per_s = NonZeroU64::new((spec.bandwidth_mib_s * 1_048_576.0) as u64);
     Timing {
         flush: Duration::from_secs_f64(spec.flush_ms / 1e3),

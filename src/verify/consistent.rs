@@ -40,7 +40,7 @@ impl Recovery {
     pub fn was_read(&self) -> bool {
         match self {
             Recovery::Zfs(zfs) => zfs.import.code == Some(0),
-            Recovery::Plain(plain) => plain.mount_again == Step::Done,
+            Recovery::Plain(plain) => plain.mount_read == Step::Done,
         }
     }
 

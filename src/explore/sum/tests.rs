@@ -30,7 +30,7 @@ fn facts() -> RunFacts {
             stack: String::new(),
             image_sha256: String::new(),
         },
-        acceleration: Accel::Tcg,
+        acceleration: Some(Accel::Tcg),
         limits: None,
         cut: CutPlan::Uniform { at_ns: 0 },
         power_off_s: 0.0,

@@ -289,7 +289,7 @@ fn on_ext4() -> Run {
         mount: Step::Done,
         unmount: Step::Done,
         check: Some(ran("Pass 5: Checking group summary information\n11/64 files, 9/64 blocks")),
-        mount_again: Step::Done,
+        mount_read: Step::Done,
         ..PlainRecovery::of_nothing(PlainFs::Ext4)
     });
     run

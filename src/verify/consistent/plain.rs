@@ -19,8 +19,8 @@ pub struct PlainRecovery {
     pub unmount: Step,
     /// The checker, which changed nothing.
     pub check: Option<ExecResult>,
-    /// The mount under which the files were read.
-    pub mount_again: Step,
+    /// The mount under which the files were read: the first, or one after the check.
+    pub mount_read: Step,
     /// What the kernel's console showed if the guest died over this state.
     pub panic: Option<String>,
 }
@@ -45,7 +45,7 @@ impl PlainRecovery {
             mount: Step::NotTried,
             unmount: Step::NotTried,
             check: None,
-            mount_again: Step::NotTried,
+            mount_read: Step::NotTried,
             panic: None,
         }
     }
@@ -70,7 +70,7 @@ impl PlainRecovery {
         };
         // It says most, so it comes first where all is well.
         checks.insert(0, check);
-        checks.push(mounting(&self.mount_again, "it mounted again", "mount after the check"));
+        checks.push(mounting(&self.mount_read, "it mounted to be read", "mount to be read"));
         checks
     }
 }
@@ -160,7 +160,7 @@ mod tests {
             mount: Step::Done,
             unmount: Step::Done,
             check: Some(run(0, clean_words(fs))),
-            mount_again: Step::Done,
+            mount_read: Step::Done,
             ..PlainRecovery::of_nothing(fs)
         }
     }
@@ -196,7 +196,7 @@ mod tests {
                 checked(fs, run(if fs == PlainFs::Ext4 { 4 } else { 1 }, "errors left")),
                 checked(fs, run(0, "")),
                 checked(fs, killed("SIGABRT")),
-                PlainRecovery { mount_again: failed(bad_mount), ..clean(fs) },
+                PlainRecovery { mount_read: failed(bad_mount), ..clean(fs) },
                 PlainRecovery { panic: Some("Kernel panic".into()), ..clean(fs) },
                 PlainRecovery { panic: Some("BUG:".into()), ..PlainRecovery::of_nothing(fs) },
             ];
@@ -222,7 +222,7 @@ mod tests {
                 checked(fs, slow()),
                 checked(fs, killed("SIGKILL")),
                 checked(fs, run(1, "Cannot allocate memory")),
-                PlainRecovery { mount_again: Step::NotTried, ..clean(fs) },
+                PlainRecovery { mount_read: Step::NotTried, ..clean(fs) },
             ];
             for recovery in unsaid {
                 assert_eq!(verdict(recovery.clone()), Verdict::NotMeasured, "{recovery:?}");

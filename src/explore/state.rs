@@ -81,6 +81,8 @@ pub struct StateFate {
     pub oldest_gone: Option<LabInterval>,
     /// Acked operations that are gone.
     pub lost_operations: u64,
+    /// Whether anything of the load was acked by then.
+    pub load_acked: bool,
     /// Whether anything of the load survived.
     pub load_survived: bool,
     /// Operations and places by class.
@@ -97,7 +99,9 @@ impl StateOutcome {
     ) -> StateOutcome {
         let judged = compose::judge(facts, evidence, observed);
         let fate = |(name, fate): (&String, &DatasetFate)| {
-            (name.clone(), StateFate::of(fate, evidence.cut))
+            let set_up = facts.plan.streams.iter().filter(|stream| stream.dataset == *name);
+            let set_up = set_up.map(|stream| stream.fill()).sum();
+            (name.clone(), StateFate::of(fate, set_up, evidence.cut))
         };
         StateOutcome {
             index,
@@ -113,12 +117,12 @@ impl StateOutcome {
         }
     }
 
-    /// Whether nothing of the load was durable yet, in this dataset or in all: then there was nothing
-    /// to judge.
+    /// Whether nothing of the load was acked, or nothing of it durable, in this dataset or in all:
+    /// then there was nothing to judge in what it holds.
     pub fn is_before_load(&self, dataset: Option<&str>) -> bool {
         let about = |name: &str| dataset.is_none_or(|dataset| dataset == name);
         let mut fates = self.datasets.iter().filter(|(name, _)| about(name));
-        self.was_read && !fates.any(|(_, fate)| fate.load_survived)
+        self.was_read && !fates.any(|(_, fate)| fate.load_acked && fate.load_survived)
     }
 
     /// One verdict for the state. `max-loss` is a claim about all of them, so here it only tells
@@ -133,13 +137,14 @@ impl StateOutcome {
 }
 
 impl StateFate {
-    fn of(fate: &DatasetFate, cut: LabNs) -> StateFate {
+    fn of(fate: &DatasetFate, set_up: u64, cut: LabNs) -> StateFate {
         let window = fate.window.seconds;
         let before = |seconds: f64| LabNs(cut.0.saturating_sub((seconds * 1e9).round() as u64));
         let gone = LabInterval { lo: before(window.hi), hi: before(window.lo) };
         StateFate {
             oldest_gone: (fate.window.operations > 0).then_some(gone),
             lost_operations: fate.window.operations,
+            load_acked: fate.acked > set_up,
             load_survived: fate.window.load_survived,
             outcomes: fate.outcomes.clone(),
         }

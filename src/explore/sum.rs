@@ -187,7 +187,11 @@ fn counted(known: &Known, at: usize, spec: &ClaimSpec) -> ExploredClaim {
         let count = match claim.verdict {
             Verdict::Held => &mut summed.held,
             Verdict::Violated => &mut summed.violated,
-            Verdict::NotMeasured if outcome.is_before_load(spec.dataset.as_deref()) => {
+            // Whether the file system is consistent can always be told.
+            Verdict::NotMeasured
+                if spec.kind != ClaimKind::Consistent
+                    && outcome.is_before_load(spec.dataset.as_deref()) =>
+            {
                 &mut summed.before_load
             }
             Verdict::NotMeasured => &mut summed.not_measured,

@@ -30,7 +30,8 @@ pub fn run(options: &TrialOptions, count: u32, watch: &Watch) -> Result<AgreeRep
     let (mut cuts, mut name) = (Vec::new(), options.scenario.clone());
     for nth in 0..count {
         watch.check()?;
-        let text = format!("{} agree so far", cuts.len());
+        let agree = cuts.iter().filter(|cut: &&Cut| cut.disagreement.is_none()).count();
+        let text = format!("{agree} of {nth} agree so far");
         let (stage, done, total) = ("real cuts".to_owned(), u64::from(nth), u64::from(count));
         watch.tell(Progress::Part { stage, done, total, text });
         let seed = options.seed.wrapping_add(u64::from(nth));

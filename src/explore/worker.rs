@@ -85,7 +85,8 @@ impl<S: Site> Worker<'_, S> {
         let again = self.scratch.join("overlay-again");
         let mut cursor = StateCursor::new(&log, &state.image, model)?;
         let mut found = Vec::new();
-        for (cut, at) in recovery_cuts(&log, self.recovery_cuts, planned.seed) {
+        let seed = planned.seed ^ u64::from(planned.cut.0);
+        for (cut, at) in recovery_cuts(&log, self.recovery_cuts, seed) {
             self.watch.check()?;
             let left = cursor.at(cut, planned.seed)?;
             let looked = Instant::now();

@@ -1,0 +1,220 @@
+//! Explorations of real recordings, on this machine's own kernel (root) and in a guest.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// One at a time: two on few cores only disturb each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn plugpull(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plugpull"));
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    plugpull(words).output().expect("the tool")
+}
+
+/// A finished exploration and where its runs are.
+struct Explored {
+    json: Value,
+    code: i32,
+    runs: TempDir,
+}
+
+impl Explored {
+    fn new(words: &[&str]) -> Explored {
+        let runs = tempfile::tempdir().expect("a folder");
+        let place = runs.path().to_str().expect("a path").to_owned();
+        let (json, code) = explore(&[words, &["--runs", &place]].concat());
+        Explored { json, code, runs }
+    }
+
+    /// The folder of the recorded run.
+    fn run(&self) -> PathBuf {
+        let mut entries = std::fs::read_dir(self.runs.path()).expect("a folder");
+        entries.next().expect("a run").expect("a run").path()
+    }
+}
+
+fn explore(words: &[&str]) -> (Value, i32) {
+    let output = run(&[&["explore", "--json"], words].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let json = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|why| panic!("no JSON document ({why}): {errors}"));
+    (json, output.status.code().expect("it ended by itself"))
+}
+
+fn claim<'j>(json: &'j Value, kind: &str, dataset: Option<&str>) -> &'j Value {
+    let claims = json["claims"].as_array().expect("claims");
+    let found = claims.iter().find(|claim| {
+        claim["kind"] == kind && dataset.is_none_or(|dataset| claim["dataset"] == dataset)
+    });
+    found.unwrap_or_else(|| panic!("no claim {kind}: {json:#}"))
+}
+
+fn verdicts(json: &Value) -> BTreeSet<&str> {
+    let claims = json["claims"].as_array().expect("claims");
+    claims.iter().filter_map(|claim| claim["verdict"].as_str()).collect()
+}
+
+#[test]
+fn every_state_of_an_honest_ext4_holds_and_the_loss_is_none_at_every_instant() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "3", "--load-seconds", "0.5"];
+    let explored = Explored::new(&[&words[..], &["--budget", "none"]].concat());
+    let json = &explored.json;
+    assert_eq!((verdicts(json), explored.code), (BTreeSet::from(["held"]), 0), "{json:#}");
+    let states = &json["states"];
+    assert!(states["planned"].as_u64() > Some(20), "{states}");
+    assert_eq!(states["planned"], states["known"]);
+    for dataset in ["data", "config"] {
+        let curve = &json["curves"][dataset];
+        assert_eq!(curve["maximum_s"]["hi"], 0.0, "{curve}");
+        assert_eq!(curve["unknown_s"], 0.0, "{curve}");
+    }
+    let folder = explored.run().join("explore-drop-unflushed-every");
+    let chart = std::fs::read_to_string(folder.join("loss-curve.svg")).expect("a chart");
+    assert!(chart.starts_with("<svg") && chart.contains("data"), "{chart}");
+}
+
+#[test]
+fn a_file_system_without_barriers_violates_durable_unless_only_a_vm_was_killed() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "3", "--load-seconds", "0.5"];
+    let barrier = ["--set", "stack.mount_options=barrier=0", "--cuts", "sample:40"];
+    let explored = Explored::new(&[&words[..], &barrier].concat());
+    let durable = claim(&explored.json, "durable", Some("data"));
+    assert_eq!(durable["verdict"], "violated", "{durable:#}");
+    assert_eq!(explored.code, 1);
+    assert!(durable["first"]["index"].is_u64(), "the state is named: {durable:#}");
+
+    let run = explored.run();
+    let run = run.to_str().expect("a path");
+    let (json, _) =
+        explore(&[run, "--in", "host", "--crash-model", "keep-all", "--cuts", "sample:40"]);
+    assert_eq!(claim(&json, "consistent", None)["verdict"], "held", "{json:#}");
+    assert_eq!(claim(&json, "durable", Some("data"))["violated"], 0, "{json:#}");
+}
+
+#[test]
+fn chance_and_a_second_cut_during_recovery_leave_an_honest_ext4_whole() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "5", "--load-seconds", "0.5"];
+    let some = ["--cuts", "sample:12", "--recovery-cuts", "2"];
+    let explored = Explored::new(&[&words[..], &some].concat());
+    assert_eq!(verdicts(&explored.json), BTreeSet::from(["held"]), "{:#}", explored.json);
+    let again = explored.json["states"]["recovery_cuts"].as_u64();
+    assert!(again > Some(6), "{again:?}");
+    let run = explored.run();
+    let run = run.to_str().expect("a path");
+    for model in ["subset", "torn"] {
+        let (json, _) = explore(&[run, "--in", "host", "--crash-model", model, "--budget", "8s"]);
+        assert_eq!(claim(&json, "consistent", None)["violated"], 0, "{model}: {json:#}");
+        assert_eq!(claim(&json, "durable", Some("data"))["violated"], 0, "{model}: {json:#}");
+        assert!(json["states"]["known"].as_u64() > Some(20), "{model}: {json:#}");
+    }
+}
+
+#[test]
+fn an_exploration_that_was_killed_goes_on_where_it_was() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "9", "--load-seconds", "1"];
+    let none = Explored::new(&[&words[..], &["--budget", "0s"]].concat());
+    assert_eq!((none.code, &none.json["states"]["known"]), (3, &Value::from(0)));
+    let run = none.run();
+    let place = run.to_str().expect("a path").to_owned();
+    let lines = run.join("explore-drop-unflushed-every/states.jsonl");
+    let known = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter(|line| line.ends_with('}')).count()
+    };
+    for _ in 0..3 {
+        let before = known(&lines);
+        let mut child = plugpull(&["explore", &place, "--in", "host"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the tool");
+        while known(&lines) < before + 5 && child.try_wait().expect("a child").is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().expect("killed");
+        child.wait().expect("an end");
+    }
+    let (json, code) = explore(&[&place, "--in", "host", "--budget", "none"]);
+    assert_eq!((verdicts(&json), code), (BTreeSet::from(["held"]), 0), "{json:#}");
+    let text = std::fs::read_to_string(&lines).expect("lines");
+    let outcome = |line: &str| serde_json::from_str::<Value>(line).expect(line);
+    let indices: Vec<u64> =
+        text.lines().filter_map(|line| outcome(line)["index"].as_u64()).collect();
+    let each: BTreeSet<u64> = indices.iter().copied().collect();
+    assert_eq!(each.len() as u64, json["states"]["planned"].as_u64().expect("a number"));
+    assert_eq!(indices.len(), each.len(), "no state was looked at twice");
+}
+
+#[test]
+fn guest_s_states_of_zfs_are_consistent_and_the_customer_s_loss_follows_its_groups() {
+    let _alone = alone();
+    let words = ["--seed", "4", "--load-seconds", "4", "--set", "stack.txg_timeout_s=1"];
+    let explored = Explored::new(&[&words[..], &["--cuts", "sample:5"]].concat());
+    let json = &explored.json;
+    assert_eq!(claim(json, "consistent", None)["verdict"], "held", "{json:#}");
+    for kind in ["consistent", "intact", "point-in-time", "durable"] {
+        let claim = claim(json, kind, None);
+        assert_eq!(
+            (&claim["violated"], &claim["harness_broken"]),
+            (&0.into(), &0.into()),
+            "{json:#}"
+        );
+    }
+    assert_eq!(json["cost"]["starts"], 1, "one guest looked at all of them");
+    let customer = &json["curves"]["customer"];
+    let largest = customer["maximum_s"]["hi"].as_f64().expect("a curve");
+    assert!((0.5..6.0).contains(&largest), "{customer}");
+    assert_eq!(json["curves"]["billing"]["maximum_s"]["hi"], 0.0, "{json:#}");
+}
+
+#[test]
+fn guest_s_real_cut_leaves_what_the_trace_says() {
+    let _alone = alone();
+    let runs = tempfile::tempdir().expect("a folder");
+    let place = runs.path().to_str().expect("a path");
+    let words = ["agree", "--json", "--count", "1", "--seed", "6", "--load-seconds", "4"];
+    let short = ["--set", "stack.txg_timeout_s=1", "--runs", place];
+    let output = run(&[&words[..], &short].concat());
+    let json: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!((&json["agreeing"], output.status.code()), (&1.into(), Some(0)), "{json:#}");
+    assert!(json["cuts"][0]["records"].as_u64() > Some(1024), "{json:#}");
+    assert_eq!(json["cuts"][0]["predicted_streams"], 4, "{json:#}");
+}
+
+#[test]
+fn what_cannot_be_explored_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("a path");
+    let cases: [(&[&str], &str); 5] = [
+        (&["explore", place], "facts.json"),
+        (&["explore", "--in", "host", "--runs", place], "leave out `--in host`"),
+        (&["explore", "ext4", "--in", "host", "--runs", place, "--cuts", "seeds:0"], "seeds:N"),
+        (&["explore", "ext4", "--budget", "soon"], "90s"),
+        (&["explore", "no-such-scenario"], "no-such-scenario"),
+    ];
+    for (words, said) in cases {
+        let output = run(words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
+        assert!(errors.contains(said), "{words:?}: {errors}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}

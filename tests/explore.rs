@@ -163,6 +163,43 @@ fn an_exploration_that_was_killed_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_trace_that_goes_out_as_a_dm_log_writes_log_and_comes_back_has_the_same_states() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "3", "--load-seconds", "0.5"];
+    let recorded = Explored::new(&[&words[..], &["--budget", "0s"]].concat());
+    let run_folder = recorded.run();
+    let log = recorded.runs.path().join("a.log");
+    let path = |path: &Path| path.to_str().expect("a path").to_owned();
+    let done = run(&["log", "export", &path(&run_folder), &path(&log)]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let import = |words: &[&str]| {
+        let runs = tempfile::tempdir().expect("a folder");
+        let all = [&["log", "import", &path(&log), "--runs", &path(runs.path())], words].concat();
+        (run(&all), runs)
+    };
+    let (done, runs) = import(&["--fs", "ext4", "--begins", "load-begins"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let folder = std::fs::read_dir(runs.path()).expect("a folder").next().expect("a run");
+    let folder = path(&folder.expect("a run").path());
+    let (json, code) = explore(&[&folder, "--in", "host", "--cuts", "sample:30"]);
+    let held = claim(&json, "consistent", None);
+    assert_eq!((&held["held"], &held["verdict"], code), (&30.into(), &"held".into(), 0));
+    let (json, _) = explore(&[&folder, "--in", "host", "--cuts", "after-ack:5"]);
+    assert_eq!(json["states"]["planned"], 5, "acks are marks: {json:#}");
+
+    for (words, said) in [
+        (&["--fs", "ext4", "--begins", "nope"][..], "it has [\"set-up-written\", \"load-begins\"]"),
+        (&["--fs", "xfs"], "is not within 300"),
+    ] {
+        let (done, runs) = import(words);
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(said), "{errors}");
+        assert_eq!(std::fs::read_dir(runs.path()).expect("a folder").count(), 0, "nothing stays");
+    }
+}
+
+#[test]
 fn guest_s_states_of_zfs_are_consistent_and_the_customer_s_loss_follows_its_groups() {
     let _alone = alone();
     let words = ["--seed", "4", "--load-seconds", "4", "--set", "stack.txg_timeout_s=1"];

@@ -4,6 +4,7 @@ use super::explore::Budget;
 use crate::disk::CrashModel;
 use crate::explore::cuts::Which;
 use crate::guest::{Accel, Suite};
+use crate::stack::scenario::PlainFs;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ pub enum Command {
     Judge(JudgeArgs),
     /// Measure the tool itself against the tools that people trust
     Bench(BenchArgs),
+    /// Traces to and from the log format of the kernel's dm-log-writes
+    Log(LogArgs),
     /// List the scenarios that come with the tool
     Scenarios,
 }
@@ -179,6 +182,72 @@ pub struct AgreeArgs {
     /// Real cuts, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub count: u32,
+}
+
+/// A log's words.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+xfstests' replay-log reads what is exported. An ack is a mark: replay-log --end-mark stops at what was
+durable when it came. What was never durable comes last, behind the mark plugpull:unflushed:.
+
+Examples:
+  plugpull log export runs/0001-ext4-seed-3 ext4.log
+  plugpull log import ext4.log --fs ext4 --begins load-begins
+  plugpull explore runs/0002-imported-ext4-seed-0 --in host")]
+pub struct LogArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub what: LogWhat,
+}
+
+/// What can be done with logs.
+#[derive(Debug, Subcommand)]
+pub enum LogWhat {
+    /// Write a run's trace as a dm-log-writes log
+    Export {
+        /// A run's folder, or a trace
+        from: PathBuf,
+        /// The log, which must not exist
+        to: PathBuf,
+    },
+    /// Make a run of a dm-log-writes log, whose states can be explored
+    Import {
+        /// The log
+        log: PathBuf,
+        /// The file system that wrote it
+        #[arg(long, value_enum)]
+        fs: FsArg,
+        /// The mark from which on its states are of interest, such as one behind mkfs
+        #[arg(long, value_name = "MARK")]
+        begins: Option<String>,
+        /// The disk's size, which a kernel's log does not say: without it up to its last entry
+        #[arg(long, value_name = "MIB")]
+        disk_mib: Option<u64>,
+        /// The folder under which the run's folder is made
+        #[arg(long, default_value = "runs", value_name = "DIR")]
+        runs: PathBuf,
+    },
+}
+
+/// `--fs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FsArg {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// btrfs.
+    Btrfs,
+}
+
+impl From<FsArg> for PlainFs {
+    fn from(arg: FsArg) -> PlainFs {
+        match arg {
+            FsArg::Ext4 => PlainFs::Ext4,
+            FsArg::Xfs => PlainFs::Xfs,
+            FsArg::Btrfs => PlainFs::Btrfs,
+        }
+    }
 }
 
 /// `--in`.

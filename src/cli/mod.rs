@@ -4,6 +4,7 @@ mod agree;
 mod args;
 mod bench;
 mod explore;
+mod log;
 mod progress;
 mod trial;
 
@@ -21,6 +22,7 @@ pub fn run() -> ExitCode {
         Command::Agree(args) => agree::run(args),
         Command::Explore(args) => explore::run(args),
         Command::Bench(args) => bench::run(args.what),
+        Command::Log(args) => log::run(args),
         Command::Judge(args) => trial::judge(args),
         Command::Scenarios => trial::list_scenarios().map(|()| 0),
     };

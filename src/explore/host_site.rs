@@ -65,7 +65,9 @@ impl<'a> HostSite<'a> {
             Err(MountError::Host(error)) => return Err(error.into()),
         };
         recovery.mount = Step::Done;
-        files = self.read_back(disk, &mounted)?;
+        if !self.plan.streams.is_empty() {
+            files = self.read_back(disk, &mounted)?;
+        }
         recovery.mount_read = Step::Done;
         mounted.unmount()?;
         recovery.unmount = Step::Done;

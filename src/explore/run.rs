@@ -51,7 +51,7 @@ pub fn run(options: &ExploreOptions, watch: &Watch) -> Result<Explored> {
     let recording = evidence::of_run(&source.folder, &facts, model)
         .with_context(|| format!("the recording in {} cannot be explored", place.display()))?;
     let which = options.which.unwrap_or_else(|| suiting(model));
-    let planned = plan_cuts(&recording.log, &recording.acks(), model, which, facts.seed)?;
+    let planned = plan_cuts(&recording.log, recording.acks(), model, which, facts.seed)?;
     let (store, before) = open_store(&source, options, which, model, planned.len())?;
     let console = store.path().join("console.log");
     let mut work = Work {

@@ -4,14 +4,14 @@ use super::facts::RunFacts;
 use super::folder::RunDir;
 use super::live::SET_UP_WRITTEN;
 use crate::disk::{
-    Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, UberblockSighting, commit_times,
+    self, Commit, CrashModel, DiskLog, LOAD_BEGINS, LogError, UberblockSighting, commit_times,
 };
 use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
 use crate::history::message::{FrameError, Frames, Message};
 use crate::stack::scenario::Stack;
-use crate::trace::{Command, Entry, EntryAt, EntryNo, TraceEnd};
-use crate::units::{EventNo, LabNs, RunId, StreamId, Txg};
+use crate::trace::{ClockSample, Command, Entry, EntryAt, EntryNo, TraceEnd};
+use crate::units::{EventNo, GuestNs, LabNs, RunId, StreamId, Txg};
 use crate::verify::durable::{AnsweredFlush, Flushes};
 use crate::verify::verdict::Verdict;
 use std::path::Path;
@@ -33,6 +33,8 @@ pub struct Recording {
     streams: Vec<StreamId>,
     /// The guest's side, in the order of arrival.
     arrivals: Vec<Arrival>,
+    /// Where something was acked.
+    acks: Vec<EntryNo>,
     /// When each txg became durable.
     commits: Vec<Commit>,
 }
@@ -134,6 +136,9 @@ pub fn of_run(
     facts: &RunFacts,
     model: CrashModel,
 ) -> Result<Recording, EvidenceError> {
+    if facts.plan.streams.is_empty() {
+        return imported(&folder.trace(), facts.begins_at.as_deref());
+    }
     let streams: Vec<StreamId> = facts.plan.streams.iter().map(|stream| stream.id).collect();
     let settled = match facts.scenario.stack.get() {
         Stack::Zfs(_) => SettledBy::Commit,
@@ -153,6 +158,37 @@ pub enum SettledBy {
     Commit,
     /// A flush of the disk: all that a plain file system asks for.
     Flush,
+}
+
+/// Reads a trace that was imported from another tool's log: it has no load of ours, its times are
+/// those of the import, and its marks and messages only say where a cut may be of interest. The
+/// states from the mark `begins` on are of interest, or all.
+pub fn imported(path: &Path, begins: Option<&str>) -> Result<Recording, EvidenceError> {
+    let mut acks = Vec::new();
+    let mut log = DiskLog::read(path, |at: &EntryAt, entry: &Entry| {
+        if matches!(entry, Entry::Mark(_) | Entry::Message(_)) {
+            acks.push(at.no);
+        }
+    })?;
+    let begin = match begins {
+        Some(name) => log.mark(name).cloned().ok_or(EvidenceError::NoLoad)?,
+        None => disk::Mark { name: String::new(), entry: EntryNo(0), at: log.header.monotonic },
+    };
+    log.marks.insert(0, disk::Mark { name: LOAD_BEGINS.to_owned(), ..begin.clone() });
+    let cut = log.cut.as_ref().map_or(log.last, |cut| cut.at);
+    let sample = ClockSample { before: begin.at, after: begin.at, guest: GuestNs(begin.at.0) };
+    Ok(Recording {
+        clock: ClockMap::new(&[sample])?,
+        flushes: Flushes::new(answered_flushes(&log)),
+        begin: begin.at,
+        cut,
+        settled: SettledBy::Flush,
+        streams: Vec::new(),
+        arrivals: Vec::new(),
+        acks,
+        commits: Vec::new(),
+        log,
+    })
 }
 
 /// Reads the trace at `path`; `streams` are the plan's. Only a pool has commits.
@@ -194,6 +230,7 @@ pub fn read(
         },
         settled,
         streams: streams.to_vec(),
+        acks: arrivals.iter().filter_map(ack_entry).collect(),
         arrivals,
         begin,
         cut,
@@ -265,6 +302,11 @@ fn is_durable(set_up: LabNs, evidence: &Evidence) -> bool {
     evidence.commits.iter().filter(in_between).any(closed_behind)
 }
 
+fn ack_entry(said: &Arrival) -> Option<EntryNo> {
+    let is_ack = matches!(&said.message, Message::Op(op) if op.ack.is_some());
+    (is_ack && !said.late).then_some(EntryNo(said.entry as u32))
+}
+
 /// The highest txg whose uberblock arrived before the entry `cut`.
 fn written_before(log: &DiskLog, cut: EntryNo) -> Option<Txg> {
     let arrived =
@@ -300,13 +342,9 @@ fn answered_flushes(log: &DiskLog) -> impl Iterator<Item = AnsweredFlush> + '_ {
 }
 
 impl Recording {
-    /// The entries of the acks, in the order of arrival.
-    pub fn acks(&self) -> Vec<EntryNo> {
-        let is_ack = |said: &&Arrival| {
-            !said.late && matches!(&said.message, Message::Op(op) if op.ack.is_some())
-        };
-        let entry = |said: &Arrival| EntryNo(said.entry as u32);
-        self.arrivals.iter().filter(is_ack).map(entry).collect()
+    /// Where something was acked, in the order of arrival.
+    pub fn acks(&self) -> &[EntryNo] {
+        &self.acks
     }
 
     /// When each txg of the load became durable.

@@ -51,6 +51,9 @@ pub struct RunFacts {
     pub power_off_s: f64,
     /// Time of a fixed computation in the guest over the same on the lab's CPU.
     pub guest_cpu_slowdown: f64,
+    /// The mark from which on the states of an imported log are of interest.
+    #[serde(default)]
+    pub begins_at: Option<String>,
     /// Things worth knowing, as they came up.
     pub notes: Vec<String>,
     /// Stages with their seconds.

@@ -74,6 +74,7 @@ pub fn record_in_host(options: &TrialOptions, watch: &Watch) -> Result<(RunDir, 
         cut,
         power_off_s: 0.0,
         guest_cpu_slowdown: 1.0,
+        begins_at: None,
         notes: Vec::new(),
         stages: Vec::new(),
     };

@@ -5,6 +5,7 @@ pub mod evidence;
 pub mod facts;
 pub mod folder;
 pub mod host;
+pub mod import;
 pub mod inspect;
 pub mod live;
 pub mod options;

@@ -153,6 +153,7 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
         cut: live.plan,
         power_off_s: live.power_off.as_secs_f64(),
         guest_cpu_slowdown: live.cpu_slowdown,
+        begins_at: None,
         notes: Vec::new(),
         stages: Vec::new(),
     }

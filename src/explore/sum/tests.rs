@@ -35,6 +35,7 @@ fn facts() -> RunFacts {
         cut: CutPlan::Uniform { at_ns: 0 },
         power_off_s: 0.0,
         guest_cpu_slowdown: 1.0,
+        begins_at: None,
         notes: Vec::new(),
         stages: Vec::new(),
     }

@@ -174,8 +174,9 @@ fn a_trace_that_goes_out_as_a_dm_log_writes_log_and_comes_back_has_the_same_stat
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let import = |words: &[&str]| {
         let runs = tempfile::tempdir().expect("a folder");
-        let all = [&["log", "import", &path(&log), "--runs", &path(runs.path())], words].concat();
-        (run(&all), runs)
+        let (log, place) = (path(&log), path(runs.path()));
+        let done = run(&[&["log", "import", &log, "--runs", &place], words].concat());
+        (done, runs)
     };
     let (done, runs) = import(&["--fs", "ext4", "--begins", "load-begins"]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -21,5 +21,7 @@ pub mod source;
 pub mod state;
 pub mod store;
 pub mod sum;
+#[cfg(test)]
+mod testing;
 pub mod which;
 pub mod worker;

@@ -21,9 +21,10 @@ use crate::trial::evidence::{self, Recording};
 use crate::trial::facts::RunFacts;
 use crate::trial::inspect::Observation;
 use crate::verify::verdict::Verdict;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -174,7 +175,9 @@ fn serve<S: Site>(
         }
     };
     for task in tasks {
-        let looked = worker.look(&task);
+        // A panic must be an answer, or it would be waited for in vain.
+        let looked = catch_unwind(AssertUnwindSafe(|| worker.look(&task)))
+            .unwrap_or_else(|_| Err(anyhow!("the worker of state {} panicked", task.index)));
         if answers.send((number, (task.state.id, looked))).is_err() {
             break;
         }
@@ -208,6 +211,9 @@ impl Work<'_> {
                 None => drop(self.outcomes.insert(outcome.index, outcome)),
             }
         }
+        // A state's own line comes last: without it the state is looked at again, with its recovery.
+        let Work { outcomes, recoveries, .. } = self;
+        recoveries.retain(|again| outcomes.contains_key(&again.index));
         if !self.outcomes.is_empty() {
             let (known, all) = (self.outcomes.len(), self.planned.len());
             self.watch.note(format!("{known} of {all} states were looked at before"));

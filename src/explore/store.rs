@@ -179,3 +179,72 @@ fn read_lines(path: &Path) -> Result<(Vec<StateOutcome>, u64), StoreError> {
     });
     Ok((outcomes.collect::<Result<_, _>>()?, whole as u64))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explore::testing::{outcome, planned};
+    use crate::verify::verdict::Verdict::Held;
+
+    fn plan() -> PlanFile {
+        PlanFile {
+            format: FORMAT,
+            model: "drop-unflushed".to_owned(),
+            which: "every".to_owned(),
+            states: 3,
+            recovery_cuts: 0,
+            trace_sha256: "00".to_owned(),
+        }
+    }
+
+    fn outcomes() -> Vec<StateOutcome> {
+        planned(3).iter().map(|place| outcome(place, [Held; 5], Some(1))).collect()
+    }
+
+    /// A folder in which these outcomes were kept.
+    fn kept(outcomes: &[StateOutcome]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut store, before) = Store::open(folder.path(), &plan()).expect("a store");
+        assert_eq!(before, []);
+        outcomes.iter().try_for_each(|outcome| store.keep(outcome)).expect("kept");
+        folder
+    }
+
+    #[test]
+    fn a_tool_killed_at_any_byte_leaves_whole_outcomes_and_goes_on_behind_them() {
+        let all = outcomes();
+        let folder = kept(&all);
+        let lines = folder.path().join("states.jsonl");
+        let bytes = fs::read(&lines).expect("lines");
+        for length in 0..bytes.len() {
+            fs::write(&lines, &bytes[..length]).expect("shortened");
+            let whole = bytes[..length].iter().filter(|byte| **byte == b'\n').count();
+            let (mut store, before) = Store::open(folder.path(), &plan()).expect("a store");
+            assert_eq!(before, all[..whole], "{length} bytes");
+            store.keep(&all[whole]).expect("kept");
+            drop(store);
+            let (_, after) = Store::open(folder.path(), &plan()).expect("a store");
+            assert_eq!(after, all[..=whole], "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn another_list_of_states_a_second_process_and_a_damaged_line_are_refused() {
+        let folder = kept(&outcomes());
+        let other = PlanFile { trace_sha256: "01".to_owned(), ..plan() };
+        let open = |plan: &PlanFile| Store::open(folder.path(), plan);
+        let error = open(&other).expect_err("another trace").to_string();
+        assert!(error.contains("plan.json") && error.contains("remove the folder"), "{error}");
+
+        let (store, _) = open(&plan()).expect("a store");
+        let error = open(&plan()).expect_err("in use").to_string();
+        assert!(error.contains("by another process"), "{error}");
+        drop(store);
+
+        let lines = folder.path().join("states.jsonl");
+        let text = fs::read_to_string(&lines).expect("lines").replacen("\"index\"", "\"inde\"", 1);
+        fs::write(&lines, text).expect("damaged");
+        let error = open(&plan()).expect_err("damaged").to_string();
+        assert!(error.contains("line 1 of") && error.contains("states.jsonl"), "{error}");
+    }
+}

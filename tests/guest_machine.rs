@@ -1,7 +1,9 @@
 //! Drives real guests: the image is built on demand, the guest saved on demand, all by the tool.
 
 use plugpull::agent::protocol::Request;
-use plugpull::disk::{DiskConfig, DiskEvent, DiskServer, Timing};
+use plugpull::disk::{
+    CrashModel, DiskConfig, DiskEvent, DiskLog, DiskServer, Image, LocalDisk, Timing, crash_state,
+};
 use plugpull::guest::link::Deadline;
 use plugpull::guest::process::ProcessId;
 use plugpull::guest::{
@@ -181,6 +183,57 @@ fn guest_s_disk_can_be_taken_out_and_another_one_takes_its_place() {
         guest.remove_disk(&disk).expect("taken out");
         eprintln!("plugged in after {added:?}, taken out after {:?}", started.elapsed());
     }
+}
+
+/// A disk with these words at its start.
+fn disk_that_says(folder: &Path, words: &str) -> Image {
+    let (path, bytes) = (folder.join(words), 64 << 20);
+    let recorder = Recorder::create(&path, &TraceHeader::now(RunId([5; 16]), bytes));
+    let recorder = recorder.expect("a trace");
+    let (disk, _) = LocalDisk::new(None, Timing::default(), recorder.clone()).expect("a disk");
+    let mut block = words.as_bytes().to_vec();
+    block.resize(4096, 0);
+    disk.write_at(0, &block).expect("written");
+    disk.flush().expect("flushed");
+    recorder.sync().expect("synced");
+    let log = DiskLog::read(&path, |_, _| {}).expect("a log");
+    let blank = Image::blank(bytes).expect("a size");
+    crash_state(&log, &blank, log.entries, CrashModel::DropUnflushed, 0).expect("a state")
+}
+
+/// The disk stays plugged in, the lab shows another: it is read as itself. The control: a guest that
+/// holds the device open goes on seeing what it has read, so this test could fail.
+#[test]
+fn guest_s_plugged_disk_shows_the_next_state_once_nothing_uses_the_one_before() {
+    let _alone = alone();
+    let mut guest = guest();
+    let folder = tempfile::tempdir().expect("a folder");
+    let overlay = |name: &str| {
+        let header = TraceHeader::now(RunId([6; 16]), 64 << 20);
+        Recorder::create(&folder.path().join(name), &header).expect("a trace")
+    };
+    let socket = folder.path().join("disk");
+    let base = Some(disk_that_says(folder.path(), "state 0"));
+    let config = DiskConfig { socket, base, timing: Timing::default() };
+    let (server, _) = DiskServer::start(config, overlay("overlay 0")).expect("a disk");
+    let source = DiskSource::nbd(server.socket());
+    assert_eq!(guest.add_disk(&source, DiskBus::VirtioBlk).expect("a disk").device, "/dev/vda");
+    let read = "head -c 7 /dev/vda";
+    for round in 0..4 {
+        if round > 0 {
+            let state = disk_that_says(folder.path(), &format!("state {round}"));
+            assert!(server.is_idle());
+            server.insert(state, overlay(&format!("overlay {round}"))).expect("inserted");
+        }
+        assert_eq!(shell(&mut guest, read), format!("state {round}"));
+        // What the guest wrote to one is not in the next.
+        shell(&mut guest, "printf written | dd of=/dev/vda conv=fsync,notrunc 2>&1");
+        assert_eq!(shell(&mut guest, read), "written");
+    }
+    shell(&mut guest, "sleep 100 < /dev/vda > /dev/null 2>&1 & head -c 7 /dev/vda");
+    let state = disk_that_says(folder.path(), "state 9");
+    server.insert(state, overlay("overlay 9")).expect("inserted");
+    assert_eq!(shell(&mut guest, read), "written", "control: it is held open");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Where tools are looked for.
@@ -29,6 +30,7 @@ pub fn exec(argv: &[String], limit: Duration) -> Result<ExecResult, String> {
         return Err("exec of nothing: argv is empty".into());
     };
     let start = wake::now()?;
+    let tool = Running::new();
     let mut child = Command::new(program)
         .args(arguments)
         .env_clear()
@@ -42,10 +44,33 @@ pub fn exec(argv: &[String], limit: Duration) -> Result<ExecResult, String> {
     let watched = watch(&mut child, limit);
     let (outputs, status, timed_out) =
         watched.map_err(|why| format!("lost {program} while it ran: {why}"))?;
+    drop(tool);
     reap();
     let [stdout, stderr] = outputs.map(Output::into_text);
     let took_ns = wake::now()?.0.saturating_sub(start.0);
     Ok(ExecResult { code: status.code(), timed_out, stdout, stderr: told(stderr, status), took_ns })
+}
+
+/// Tools that run now, in any thread.
+fn running() -> MutexGuard<'static, u32> {
+    static RUNNING: Mutex<u32> = Mutex::new(0);
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts as a tool that runs.
+struct Running;
+
+impl Running {
+    fn new() -> Running {
+        *running() += 1;
+        Running
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *running() -= 1;
+    }
 }
 
 /// A signal leaves no code: the words beside it say which.
@@ -157,11 +182,11 @@ impl Output {
     }
 }
 
-/// Takes in the orphans that process 1 inherits. Called only between tools, so that it never takes a
-/// child that someone waits for: a part of the agent that starts processes must do so while a
-/// request of its own is handled.
+/// Takes in the orphans that process 1 inherits. Done only while no tool runs, so that it never takes
+/// a child that someone waits for: a part of the agent that starts processes must do so here.
 fn reap() {
-    if std::process::id() != 1 {
+    let running = running();
+    if std::process::id() != 1 || *running > 0 {
         return;
     }
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {

@@ -1,5 +1,6 @@
 //! Start of the guest: this binary as process 1.
 
+use crate::agent::beside::Beside;
 use crate::agent::load::Load;
 use crate::agent::serve::{Agent, end_on_panic, give_up, serve};
 use crate::agent::{boot, ports};
@@ -24,5 +25,5 @@ fn start(warnings: Vec<String>) -> Result<(), String> {
         let seconds = uptime.split(' ').next().unwrap_or_default();
         eprintln!("plugpull agent: ready {seconds} s after the kernel");
     }
-    serve(control, Agent { load: Load::new(messages), warnings })
+    serve(control, Agent { load: Load::new(messages), warnings, beside: Beside::default() })
 }

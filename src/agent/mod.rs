@@ -1,5 +1,6 @@
 //! Process 1 of the guest, and the protocol that it shares with the lab.
 
+pub mod beside;
 pub mod boot;
 pub mod exec;
 pub mod files;

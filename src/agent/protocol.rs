@@ -41,6 +41,15 @@ pub enum Request {
         /// The tool is killed after this time.
         timeout_ms: u64,
     },
+    /// Starts a tool and does not wait for it: other requests are answered beside it. One at a time.
+    Begin {
+        /// Program and arguments; the program is looked up in the image's path.
+        argv: Vec<String>,
+        /// The tool is killed after this time.
+        timeout_ms: u64,
+    },
+    /// Waits for the tool that `Begin` started. Answered with `Reply::Exec`.
+    End,
     /// mount(2).
     Mount {
         /// Device or source.
@@ -127,7 +136,7 @@ pub enum Reply {
         /// How long it took.
         ns: u64,
     },
-    /// To `Exec`.
+    /// To `Exec` and `End`.
     Exec(ExecResult),
     /// To `ReadFile`.
     Text(String),

@@ -3,6 +3,7 @@
 //! Whatever happens, a request gets an answer or the guest ends: a panic in any thread is told on
 //! the console, sent as the failure of the request that waits, and switches the guest off.
 
+use crate::agent::beside::Beside;
 use crate::agent::frame::{FrameReader, Kind, head};
 use crate::agent::load::Load;
 use crate::agent::protocol::{Numbered, Reply, Request};
@@ -44,6 +45,8 @@ pub struct Agent {
     pub load: Load,
     /// Problems met at start-up.
     pub warnings: Vec<String>,
+    /// The tool that runs beside other requests.
+    pub beside: Beside,
 }
 
 /// Answers the lab's requests for ever; returns only when the port cannot be used any more.
@@ -96,6 +99,10 @@ impl Agent {
             Request::Exec { argv, timeout_ms } => {
                 exec::exec(&argv, ms(timeout_ms)).map(Reply::Exec)
             }
+            Request::Begin { argv, timeout_ms } => {
+                self.beside.begin(argv, ms(timeout_ms)).map(done)
+            }
+            Request::End => self.beside.end().map(Reply::Exec),
             Request::Mount { source, target, fstype, options } => {
                 files::mount_at(&source, &target, &fstype, &options).map(done)
             }

@@ -10,6 +10,7 @@ use crate::guest::cache::hex;
 use crate::guest::disk::{DiskBus, DiskSource};
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
+use crate::stack::recover::StateDisks;
 use crate::trial::evidence::{self, Evidence};
 use crate::trial::facts::RunFacts;
 use crate::trial::inspect::{self, Observation};
@@ -91,7 +92,13 @@ fn look_at_medium(setting: &Setting, medium: &Path, watch: &Watch) -> Result<Obs
     let mut guest = setting.lab.start(Start::Saved, None)?;
     let source = DiskSource::RawFile(medium.to_owned());
     let added = guest.add_disk(&source, DiskBus::VirtioBlk)?;
-    inspect::look(&mut guest, &added.device, &setting.scenario, &setting.plan, watch)
+    inspect::look(
+        &mut guest,
+        StateDisks::one(&added.device),
+        &setting.scenario,
+        &setting.plan,
+        watch,
+    )
 }
 
 /// Records and prediction. Gives the number of streams that were predicted.

@@ -1,3 +1,6 @@
 //! The tool's own speed, as ratios to the tools that people trust, measured in one run.
 
+pub mod explore;
+pub mod host_states;
 pub mod workload;
+pub mod zfs_states;

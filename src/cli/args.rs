@@ -6,7 +6,7 @@ use crate::explore::cuts::Which;
 use crate::guest::{Accel, Suite};
 use crate::stack::scenario::PlainFs;
 use clap::{Parser, Subcommand, ValueEnum};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,10 +55,40 @@ pub struct BenchArgs {
 /// What can be measured.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum BenchWhat {
+    /// What a crash state costs: a pool's in a warm guest against a cut the usual way, ext4's on this
+    /// machine's own kernel (root), and making one of a short and of a long trace
+    Explore(ExploreBenchArgs),
     /// The workload's forced writes a second against fio's, in one guest, in turn
     Workload,
     /// The disk's throughput against qemu-nbd's, with fio, and its memory for each write
     Disk,
+}
+
+/// The words of a bench of explorations.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct ExploreBenchArgs {
+    /// Which part
+    #[arg(long, value_enum, default_value_t = ExploreBenchArg::All)]
+    pub what: ExploreBenchArg,
+    /// A pool's states to look at
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::new(9).unwrap_or(NonZeroU32::MIN))]
+    pub states: NonZeroU32,
+    /// Print one JSON document on standard output instead of the text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `bench explore --what`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExploreBenchArg {
+    /// A pool's states in a guest.
+    Zfs,
+    /// ext4's states on this machine's own kernel.
+    Ext4,
+    /// Making states.
+    Prepare,
+    /// All of it.
+    All,
 }
 
 /// A judgement's words.

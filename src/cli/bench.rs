@@ -1,8 +1,8 @@
 //! `plugpull bench`.
 
-use super::args::BenchWhat;
+use super::args::{BenchWhat, ExploreBenchArg, ExploreBenchArgs};
 use super::progress::{self, print};
-use crate::bench::workload;
+use crate::bench::{explore, workload};
 use crate::disk::bench as disk;
 use crate::guest::host::{FOR_CLIENTS, ensure_programs};
 use crate::guest::run_folder::RunFolder;
@@ -12,6 +12,13 @@ use anyhow::Result;
 pub fn run(what: BenchWhat) -> Result<u8> {
     let watch = progress::watch(progress::cancel_on_signals()?);
     match what {
+        BenchWhat::Explore(args) => match explore::measure(asked(args), &watch) {
+            Ok(report) if args.json => {
+                print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+            }
+            Ok(report) => print(&report.to_string())?,
+            Err(error) => return progress::interrupted_or(error),
+        },
         BenchWhat::Disk => {
             ensure_programs(&FOR_CLIENTS, &watch)?;
             // A folder that the next start sweeps, should this be killed.
@@ -31,4 +38,14 @@ pub fn run(what: BenchWhat) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+fn asked(args: ExploreBenchArgs) -> explore::ExploreBench {
+    let has = |what| args.what == what || args.what == ExploreBenchArg::All;
+    explore::ExploreBench {
+        zfs: has(ExploreBenchArg::Zfs),
+        ext4: has(ExploreBenchArg::Ext4),
+        prepare: has(ExploreBenchArg::Prepare),
+        states: args.states,
+    }
 }

@@ -3,7 +3,6 @@
 //! What always holds: whatever a client sends, or does not send, only its own threads wait for it.
 //! When the disk falls silent the socket stays open and unanswered.
 
-use super::device::Device;
 use super::inbox::Inbox;
 use super::nbd::{
     Ask, Handshake, OPTION_BYTES_MAX, OPTION_HEAD_BYTES, OptionHead, ProtocolError, REQUEST_BYTES,
@@ -11,6 +10,7 @@ use super::nbd::{
 };
 use super::queue::Queue;
 use super::replies::{Halt, Replies};
+use super::shown::Shown;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,22 +22,22 @@ impl From<ProtocolError> for Halt {
 }
 
 /// Serves one client until it is done, gone, or the disk is silent.
-pub(super) fn serve(device: &Device, stream: UnixStream) -> Halt {
-    match run(device, stream) {
+pub(super) fn serve(shown: &Shown, stream: UnixStream) -> Halt {
+    match run(shown, stream) {
         Ok(()) => Halt::Gone,
         Err(halt) => halt,
     }
 }
 
-fn run(device: &Device, stream: UnixStream) -> Result<(), Halt> {
+fn run(shown: &Shown, stream: UnixStream) -> Result<(), Halt> {
     let replies = Mutex::new(Replies::new(stream.try_clone()?));
     let mut inbox = Inbox::new(stream.try_clone()?);
-    if !shake_hands(device, &mut inbox, &stream)? {
+    if !shake_hands(shown, &mut inbox, &stream)? {
         return Ok(());
     }
     let queue = Queue::default();
-    let client = Client { device, queue: &queue, replies: &replies };
-    if device.timing().is_none() {
+    let client = Client { shown, queue: &queue, replies: &replies };
+    if shown.now().timing().is_none() {
         return client.read_requests(&mut inbox);
     }
     std::thread::scope(|scope| {
@@ -56,11 +56,11 @@ fn run(device: &Device, stream: UnixStream) -> Result<(), Halt> {
 
 /// Tells whether requests follow.
 fn shake_hands(
-    device: &Device,
+    shown: &Shown,
     inbox: &mut Inbox<UnixStream>,
     mut to: &UnixStream,
 ) -> Result<bool, Halt> {
-    let mut handshake = Handshake::new(device.disk_bytes());
+    let mut handshake = Handshake::new(shown.now().disk_bytes());
     to.write_all(&handshake.greeting())?;
     handshake.client_flags(take(inbox)?)?;
     let mut out = Vec::new();
@@ -97,7 +97,7 @@ fn take<const N: usize>(inbox: &mut Inbox<UnixStream>) -> io::Result<[u8; N]> {
 }
 
 struct Client<'a> {
-    device: &'a Device,
+    shown: &'a Shown,
     queue: &'a Queue,
     replies: &'a Mutex<Replies>,
 }
@@ -105,11 +105,13 @@ struct Client<'a> {
 impl Client<'_> {
     /// Reads requests until the client disconnects.
     fn read_requests(&self, inbox: &mut Inbox<UnixStream>) -> Result<(), Halt> {
+        // The same for every disk that is ever shown here.
+        let disk_bytes = self.shown.now().disk_bytes();
         loop {
             self.wait_for(inbox, REQUEST_BYTES)?;
             let head = RequestHead::decode(&take(inbox)?)?;
             let payload_bytes = head.payload_bytes() as usize;
-            match head.ask(self.device.disk_bytes()) {
+            match head.ask(disk_bytes) {
                 Ask::Disconnect => return self.replies().send(),
                 Ask::Refused(error) => {
                     inbox.skip(payload_bytes)?;
@@ -118,11 +120,11 @@ impl Client<'_> {
                 Ask::Disk(ask) => {
                     self.wait_for(inbox, payload_bytes)?;
                     let payload = inbox.front(payload_bytes);
-                    let job = self.device.arrive(ask, head.cookie, payload)?;
+                    let job = self.shown.arrive(ask, head.cookie, payload)?;
                     inbox.take(payload_bytes);
                     match job.due {
                         Some(due) => self.queue.put(due, job),
-                        None => self.replies().answer(self.device, &job)?,
+                        None => self.replies().answer(&self.shown.now(), &job)?,
                     }
                 }
             }
@@ -143,7 +145,8 @@ impl Client<'_> {
         let mut due = Vec::new();
         while self.queue.take_due(&mut due) {
             let mut replies = self.replies();
-            let answered = due.drain(..).try_for_each(|job| replies.answer(self.device, &job));
+            let answered =
+                due.drain(..).try_for_each(|job| replies.answer(&self.shown.now(), &job));
             if answered.and_then(|()| replies.send()).is_err() {
                 // The reading thread finds out by itself: the disk is silent or the client gone.
                 self.queue.abandon();

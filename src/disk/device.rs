@@ -72,6 +72,8 @@ struct Live {
     channels: Channels,
     commits: CommitWatch,
     next: RequestNo,
+    /// Requests that arrived and were not answered.
+    open: u64,
     /// A disk that hears the same.
     beside: Option<LiveStore>,
 }
@@ -96,6 +98,7 @@ impl Device {
             channels: Channels::default(),
             commits: CommitWatch::default(),
             next: RequestNo(0),
+            open: 0,
             beside: None,
         };
         let (events, receiver) = channel();
@@ -124,6 +127,12 @@ impl Device {
         self.lock().extents.heap_bytes()
     }
 
+    /// Requests that arrived and were not answered. One that is never answered, since the power was
+    /// cut or its client is gone, counts for ever.
+    pub fn open_requests(&self) -> u64 {
+        self.lock().open
+    }
+
     /// Whether the disk answers nothing any more.
     pub fn silent(&self) -> bool {
         self.recorder.frozen()
@@ -140,6 +149,7 @@ impl Device {
         let request = Request { no: RequestNo(0), command, fua, offset, length };
         let arrived = self.recorder.request(request, payload).map_err(|e| self.stop(e))?;
         live.next = RequestNo(arrived.no.0 + 1);
+        live.open += 1;
         if let Some(beside) = &live.beside {
             beside.arrived(Heard { no: arrived.no, command, fua, offset, length, payload });
         }
@@ -176,6 +186,7 @@ impl Device {
         }
         let code = error.map_or(0, |error| error as u32);
         self.recorder.reply(job.no, code).map_err(|error| self.stop(error))?;
+        live.open -= 1;
         if let (Some(beside), None) = (&live.beside, error) {
             beside.answered(job.no);
         }

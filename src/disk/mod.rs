@@ -23,6 +23,7 @@ pub mod nbd;
 mod queue;
 mod replies;
 mod server;
+mod shown;
 mod timing;
 pub mod uberblock;
 

@@ -9,6 +9,7 @@ use super::device::{Device, DiskEvent};
 use super::image::{Image, ImageError};
 use super::live_store::LiveStore;
 use super::replies::Halt;
+use super::shown::{Shown, Unanswered};
 use super::timing::Timing;
 use crate::trace::Recorder;
 use std::collections::HashMap;
@@ -64,6 +65,15 @@ pub enum DiskError {
         /// Bytes of the base.
         base: u64,
     },
+    /// Another disk cannot take the place of this one yet.
+    #[error(
+        "{open} requests of the disk are not answered, so no other can take its place: first let go \
+         of it in the guest"
+    )]
+    InUseNow {
+        /// Requests without an answer.
+        open: u64,
+    },
     /// A thread could not be started.
     #[error("cannot start the disk's thread: {0}")]
     Thread(io::Error),
@@ -72,7 +82,8 @@ pub enum DiskError {
 /// A running disk.
 #[derive(Debug)]
 pub struct DiskServer {
-    device: Arc<Device>,
+    shown: Arc<Shown>,
+    timing: Timing,
     socket: PathBuf,
     listener: UnixListener,
     clients: Arc<Clients>,
@@ -87,20 +98,49 @@ impl DiskServer {
         recorder: Recorder,
     ) -> Result<(DiskServer, Receiver<DiskEvent>), DiskError> {
         let (device, receiver) = Device::on(config.base, config.timing, recorder)?;
-        let device = Arc::new(device);
+        let shown = Arc::new(Shown::new(Arc::new(device)));
         let listener = listen(&config.socket)?;
         let clients = Arc::new(Clients::default());
         let mut server = DiskServer {
-            device: device.clone(),
+            shown: shown.clone(),
+            timing: config.timing,
             socket: config.socket,
             listener: listener.try_clone().map_err(DiskError::Thread)?,
             clients: clients.clone(),
             accepting: None,
         };
-        let accept = move || accept(&listener, &device, &clients);
+        let accept = move || accept(&listener, &shown, &clients);
         let accepting = std::thread::Builder::new().name("disk-accept".into()).spawn(accept);
         server.accepting = Some(accepting.map_err(DiskError::Thread)?);
         Ok((server, receiver))
+    }
+
+    /// From now on shows another disk of the same size, with a trace of its own; clients stay
+    /// connected and are told nothing. The trace before is complete then: each of its requests has
+    /// its answer. What a client remembers of the disk before is the caller's care: a kernel forgets
+    /// a block device's pages when its last user closes it.
+    ///
+    /// # Errors
+    /// [`DiskError::InUseNow`] while a request is not answered, [`DiskError::Size`] for another
+    /// size; the disk stays as it was.
+    pub fn insert(
+        &self,
+        base: Image,
+        recorder: Recorder,
+    ) -> Result<Receiver<DiskEvent>, DiskError> {
+        let (shown, trace) = (self.shown.now().disk_bytes(), recorder.header().disk_bytes);
+        if shown != trace {
+            return Err(DiskError::Size { trace, base: shown });
+        }
+        let (device, receiver) = Device::on(Some(base), self.timing, recorder)?;
+        let replaced = self.shown.replace(Arc::new(device));
+        replaced.map_err(|Unanswered(open)| DiskError::InUseNow { open })?;
+        Ok(receiver)
+    }
+
+    /// Whether each request was answered, so that another disk can take the place of this one.
+    pub fn is_idle(&self) -> bool {
+        self.shown.now().open_requests() == 0
     }
 
     /// The socket's path.
@@ -110,17 +150,17 @@ impl DiskServer {
 
     /// Gives the disk a rule by which it cuts the power itself.
     pub fn arm(&self, rule: CutRule) {
-        self.device.arm(rule);
+        self.shown.now().arm(rule);
     }
 
     /// From now on another disk hears every request and every answer.
     pub fn tell_too(&self, other: LiveStore) {
-        self.device.tell_too(other);
+        self.shown.now().tell_too(other);
     }
 
     /// Bytes of memory that the map of the disk's contents holds.
     pub fn map_bytes(&self) -> usize {
-        self.device.map_bytes()
+        self.shown.now().map_bytes()
     }
 }
 
@@ -153,7 +193,7 @@ fn listen(path: &Path) -> Result<UnixListener, DiskError> {
     UnixListener::bind(path).map_err(failed)
 }
 
-fn accept(listener: &UnixListener, device: &Arc<Device>, clients: &Arc<Clients>) {
+fn accept(listener: &UnixListener, shown: &Arc<Shown>, clients: &Arc<Clients>) {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -165,9 +205,9 @@ fn accept(listener: &UnixListener, device: &Arc<Device>, clients: &Arc<Clients>)
             }
         };
         let Some(id) = clients.add(&stream) else { continue };
-        let (device, their_clients) = (device.clone(), clients.clone());
+        let (shown, their_clients) = (shown.clone(), clients.clone());
         let run = move || {
-            if matches!(serve(&device, stream), Halt::Silent) || device.silent() {
+            if matches!(serve(&shown, stream), Halt::Silent) || shown.now().silent() {
                 their_clients.wait_until_stopping();
             }
             their_clients.remove(id);

@@ -1,6 +1,8 @@
 //! A warm guest that looks at one crash state after the other.
 //!
-//! What always holds: a guest that died, hung, or did not let go of a state is never given another.
+//! Its disks stay plugged in: while nothing in the guest uses them, the lab's servers behind them go
+//! over to the next state. What always holds: a guest that died, hung, or did not let go of a state
+//! is never given another.
 
 use super::site::Site;
 use crate::disk::{DiskConfig, DiskServer, Image, Timing};
@@ -11,8 +13,11 @@ use crate::guest::run_folder::RunFolder;
 use crate::guest::running::Guest;
 use crate::guest::{Lab, Start};
 use crate::stack::build::StackError;
+use crate::stack::light::lighten;
+use crate::stack::recover::StateDisks;
 use crate::stack::release::release;
 use crate::stack::scenario::Scenario;
+use crate::trace::Recorder;
 use crate::trial::inspect::{self, Observation};
 use crate::trial::run::new_trace;
 use crate::verify::consistent::Recovery;
@@ -29,7 +34,7 @@ pub struct GuestSite<'a> {
     console: PathBuf,
     /// Hears nothing of a state's stages, but is told to stop.
     watch: Watch,
-    guest: Option<Guest>,
+    warm: Option<Warm>,
     starts: u32,
 }
 
@@ -43,35 +48,80 @@ impl<'a> GuestSite<'a> {
         watch: &Watch,
     ) -> GuestSite<'a> {
         let watch = watch.with_listener(|_| {});
-        GuestSite { lab, scenario, plan, console, watch, guest: None, starts: 0 }
+        GuestSite { lab, scenario, plan, console, watch, warm: None, starts: 0 }
     }
 
     fn try_once(&mut self, state: Image, overlay: &Path) -> Result<Observation> {
-        let mut guest = match self.guest.take() {
-            Some(guest) => guest,
-            None => {
-                self.starts += 1;
-                self.lab.start(Start::Saved, Some(&self.console))?
-            }
+        let overlays = self.overlays(&state, overlay)?;
+        let written = overlays.clone();
+        let mut warm = match self.warm.take() {
+            Some(warm) => warm.show(&state, overlays)?,
+            None => self.start(&state, overlays)?,
         };
-        let recorder = new_trace(overlay, self.plan.run, state.disk_bytes())?;
-        let sockets = RunFolder::new()?;
-        let socket = sockets.path().join("disk");
-        let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };
-        let (disk, _events) = DiskServer::start(config, recorder)?;
-        let added = guest.add_disk(&DiskSource::nbd(disk.socket()), self.scenario.disk.bus)?;
         let (scenario, plan) = (self.scenario, self.plan);
-        let observed = inspect::look(&mut guest, &added.device, scenario, plan, &self.watch)?;
-        if self.let_go(&mut guest, &added).is_ok() {
-            self.guest = Some(guest);
+        let disks = StateDisks {
+            recovered: &warm.added[0].device,
+            untouched: warm.added.get(1).map(|disk| disk.device.as_str()),
+        };
+        let observed = inspect::look(&mut warm.guest, disks, scenario, plan, &self.watch)?;
+        if release(&mut warm.guest.control, scenario).is_ok() && warm.is_idle() {
+            self.warm = Some(warm);
         }
+        // A second cut is looked for in it.
+        written.iter().try_for_each(Recorder::sync)?;
         self.watch.check()?;
         Ok(observed)
     }
 
-    fn let_go(&self, guest: &mut Guest, disk: &AddedDisk) -> Result<(), StackError> {
-        release(&mut guest.control, self.scenario)?;
-        Ok(guest.remove_disk(disk)?)
+    /// A trace for what is written to each disk. A pool's leak check has a disk of its own.
+    fn overlays(&self, state: &Image, overlay: &Path) -> Result<Vec<Recorder>> {
+        let mut all = vec![new_trace(overlay, self.plan.run, state.disk_bytes())?];
+        if self.scenario.stack.zfs().is_some() {
+            let path = overlay.with_extension("of-check");
+            all.push(new_trace(&path, self.plan.run, state.disk_bytes())?);
+            // Nobody asks what a check's mount wrote. Open descriptors keep it while it is shown.
+            std::fs::remove_file(&path)?;
+        }
+        Ok(all)
+    }
+
+    fn start(&mut self, state: &Image, overlays: Vec<Recorder>) -> Result<Warm> {
+        self.starts += 1;
+        let mut guest = self.lab.start(Start::Saved, Some(&self.console))?;
+        lighten(&mut guest.control)?;
+        let sockets = RunFolder::new()?;
+        let (mut servers, mut added) = (Vec::new(), Vec::new());
+        for (number, overlay) in overlays.into_iter().enumerate() {
+            let socket = sockets.path().join(format!("disk-{number}"));
+            let base = Some(state.clone());
+            let config = DiskConfig { socket, base, timing: Timing::default() };
+            let (server, _events) = DiskServer::start(config, overlay)?;
+            added.push(guest.add_disk(&DiskSource::nbd(server.socket()), self.scenario.disk.bus)?);
+            servers.push(server);
+        }
+        Ok(Warm { guest, added, servers, _sockets: sockets })
+    }
+}
+
+/// A guest with its disks. In the order in which they must go.
+struct Warm {
+    guest: Guest,
+    added: Vec<AddedDisk>,
+    servers: Vec<DiskServer>,
+    _sockets: RunFolder,
+}
+
+impl Warm {
+    /// From now on its disks show this state.
+    fn show(self, state: &Image, overlays: Vec<Recorder>) -> Result<Warm> {
+        for (server, overlay) in self.servers.iter().zip(overlays) {
+            server.insert(state.clone(), overlay)?;
+        }
+        Ok(self)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.servers.iter().all(DiskServer::is_idle)
     }
 }
 

@@ -120,13 +120,24 @@ impl Control {
 
     /// Runs a tool; how it ended is the caller's to judge.
     pub fn exec(&mut self, argv: &[&str], limit: Duration) -> Result<ExecResult, GuestError> {
-        let request = Request::Exec {
-            argv: argv.iter().map(|&word| word.to_owned()).collect(),
-            timeout_ms: limit.as_millis() as u64,
-        };
+        let request = Request::Exec { argv: owned(argv), timeout_ms: limit.as_millis() as u64 };
         match self.call(request, limit + EXEC_SLACK)? {
             Reply::Exec(result) => Ok(result),
             other => Err(unexpected("exec", &other)),
+        }
+    }
+
+    /// Starts a tool that runs beside what is asked next, until [`Control::end`].
+    pub fn begin(&mut self, argv: &[&str], limit: Duration) -> Result<(), GuestError> {
+        let request = Request::Begin { argv: owned(argv), timeout_ms: limit.as_millis() as u64 };
+        self.call(request, SHORT).map(drop)
+    }
+
+    /// Waits for the tool that was begun with this limit; how it ended is the caller's to judge.
+    pub fn end(&mut self, limit: Duration) -> Result<ExecResult, GuestError> {
+        match self.call(Request::End, limit + EXEC_SLACK)? {
+            Reply::Exec(result) => Ok(result),
+            other => Err(unexpected("end", &other)),
         }
     }
 
@@ -165,6 +176,10 @@ impl Control {
     }
 }
 
+fn owned(argv: &[&str]) -> Vec<String> {
+    argv.iter().map(|&word| word.to_owned()).collect()
+}
+
 /// The error of an answer to another question.
 pub fn unexpected(request: &str, reply: &Reply) -> GuestError {
     let mut text = format!("{reply:?}");
@@ -180,6 +195,8 @@ fn describe(request: &Request) -> String {
         Request::Clock => "tell its clock".into(),
         Request::Compute => "do a computation".into(),
         Request::Exec { argv, .. } => format!("run `{}`", argv.join(" ")),
+        Request::Begin { argv, .. } => format!("start `{}`", argv.join(" ")),
+        Request::End => "end the tool that it started".into(),
         Request::Mount { source, target, .. } => format!("mount {source} on {target}"),
         Request::Unmount { target } => format!("unmount {target}"),
         Request::ReadFile { path } => format!("read {path}"),

@@ -80,9 +80,20 @@ pub fn mount_disk(
     spec: &PlainSpec,
     device: &str,
 ) -> Result<(), StackError> {
+    mount_at(control, fs, spec, device, DISK_MOUNT)
+}
+
+/// The same at another place.
+pub(super) fn mount_at(
+    control: &mut Control,
+    fs: PlainFs,
+    spec: &PlainSpec,
+    device: &str,
+    target: &str,
+) -> Result<(), StackError> {
     let mount = Request::Mount {
         source: device.to_owned(),
-        target: DISK_MOUNT.to_owned(),
+        target: target.to_owned(),
         fstype: fs.name().to_owned(),
         options: spec.mount_options.clone(),
     };

@@ -9,6 +9,8 @@ use crate::verify::txgs::TxgLimits;
 
 /// What `settle` changes: a user property, which means nothing to ZFS.
 const SETTLED: &str = "plugpull:settled=yes";
+/// Every property that a scenario can give a dataset, and whether it is mounted.
+const PROPERTIES: &str = "sync,recordsize,compression,logbias,mounted";
 
 /// The path of the pool's file in the guest.
 pub fn pool_file(zfs: &ZfsSpec) -> String {
@@ -107,17 +109,21 @@ pub fn check_properties(
     zfs: &ZfsSpec,
     scenario: &Scenario,
 ) -> Result<(), StackError> {
-    for (name, dataset) in &scenario.dataset {
-        let full = format!("{}/{name}", zfs.pool);
-        let get = ["zfs", "get", "-Hp", "-o", "name,property,value,source", "all", &full];
-        let text = control.run(&get, TOOL)?.stdout;
-        let unreadable =
-            || StackError::Unreadable { what: "`zfs get`", text: text.trim().to_owned() };
-        let found = zfs_text::parse_properties(&text).ok_or_else(unreadable)?;
+    // All in one call: a tool's start takes longer than its work.
+    let columns = "name,property,value,source";
+    let mut get = vec!["zfs", "get", "-Hp", "-o", columns, PROPERTIES];
+    let names: Vec<String> =
+        scenario.dataset.keys().map(|name| format!("{}/{name}", zfs.pool)).collect();
+    get.extend(names.iter().map(String::as_str));
+    let text = control.run(&get, TOOL)?.stdout;
+    let unreadable = || StackError::Unreadable { what: "`zfs get`", text: text.trim().to_owned() };
+    let found = zfs_text::parse_properties(&text).ok_or_else(unreadable)?;
+    for (full, dataset) in names.iter().zip(scenario.dataset.values()) {
         let mut expected = given_properties(dataset);
         expected.push(("mounted", "yes".to_owned()));
         for (property, expected) in expected {
-            let line = found.iter().find(|line| line.property == property);
+            let mut lines = found.iter().filter(|line| line.name == *full);
+            let line = lines.find(|line| line.property == property);
             let value = &line.ok_or_else(unreadable)?.value;
             if *value != expected {
                 let (what, found) = (format!("{property} of {full}"), value.clone());

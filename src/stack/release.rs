@@ -1,6 +1,7 @@
 //! Lets go of a stack that was looked at, so that the guest can be given another disk.
 
 use super::build::StackError;
+use super::recover::CHECK_MOUNT;
 use super::scenario::{DISK_MOUNT, Scenario, Stack};
 use crate::agent::protocol::Request;
 use crate::guest::control::Control;
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 const TOOL: Duration = Duration::from_secs(60);
 
-/// Exports the pool, if it was imported, and unmounts the disk's file system, if it was mounted.
+/// Exports the pool, if it was imported, and unmounts the disks' file systems, if they were
+/// mounted.
 pub fn release(control: &mut Control, scenario: &Scenario) -> Result<(), StackError> {
     let mounts = control.read_file("/proc/mounts")?;
     let is_mounted = |place: &str| mounts.lines().any(|line| line.split(' ').nth(1) == Some(place));
@@ -18,8 +20,8 @@ pub fn release(control: &mut Control, scenario: &Scenario) -> Result<(), StackEr
             control.run(&["zpool", "export", &zfs.pool], TOOL)?;
         }
     }
-    if is_mounted(DISK_MOUNT) {
-        control.call(Request::Unmount { target: DISK_MOUNT.to_owned() }, TOOL)?;
+    for place in [DISK_MOUNT, CHECK_MOUNT].into_iter().filter(|place| is_mounted(place)) {
+        control.call(Request::Unmount { target: place.to_owned() }, TOOL)?;
     }
     Ok(())
 }

@@ -15,6 +15,8 @@ use std::path::Path;
 const BODIES: u32 = 4096;
 /// Messages that streams of a sync=disabled dataset may hold back when unpaced.
 const BATCH: u32 = 8;
+/// Streams of a scenario, each a thread.
+const STREAMS_MAX: u32 = 256;
 
 /// A whole scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -273,7 +275,7 @@ impl Scenario {
     }
 
     fn check_datasets(&self) -> Result<(), Unsound> {
-        let mut streams: u64 = 0;
+        let mut streams: u32 = 0;
         for (name, dataset) in &self.dataset {
             let place = format!("dataset.{name}");
             check_name(&place, name)?;
@@ -282,15 +284,18 @@ impl Scenario {
             for (n, stream) in dataset.stream.iter().enumerate() {
                 let place = format!("dataset.{name}.stream[{n}]");
                 stream.check(&place)?;
-                streams += u64::from(stream.count);
+                streams = streams.saturating_add(stream.count);
             }
         }
         match streams {
             // Of a log that another tool wrote only the file system can be judged.
             0 if self.claim.iter().all(|claim| claim.kind == ClaimKind::Consistent) => Ok(()),
             0 => unsound("dataset", "no stream writes anything"),
-            1..=64 => Ok(()),
-            _ => unsound("dataset", format!("{streams} streams; at most 64 are supported")),
+            1..=STREAMS_MAX => Ok(()),
+            _ => unsound(
+                "dataset",
+                format!("{streams} streams; at most {STREAMS_MAX} are supported"),
+            ),
         }
     }
 
@@ -402,7 +407,9 @@ impl StreamSpec {
             (Some(100_001..), _) => {
                 unsound(place, "pace_hz is at most 100000; leave it out for full speed")
             }
-            (_, 65..) => unsound(place, format!("count is {}; at most 64 streams", self.count)),
+            (_, count) if count > STREAMS_MAX => {
+                unsound(place, format!("count is {count}; at most {STREAMS_MAX} streams"))
+            }
             (Some(0), _) => {
                 unsound(place, "pace_hz 0 would never write; leave it out for full speed")
             }

@@ -9,7 +9,7 @@ use crate::guest::running::Guest;
 use crate::record::observed::ObservedFile;
 use crate::record::wire::Decoder;
 use crate::stack::build::StackError;
-use crate::stack::recover::recover;
+use crate::stack::recover::{StateDisks, recover};
 use crate::stack::scenario::Scenario;
 use crate::verify::consistent::Recovery;
 use crate::workload::plan::Plan;
@@ -39,29 +39,29 @@ pub fn run(
     watch: &Watch,
 ) -> Result<Observation> {
     let added = guest.add_disk(&DiskSource::nbd(disk.socket()), scenario.disk.bus)?;
-    look(guest, &added.device, scenario, plan, watch)
+    look(guest, StateDisks::one(&added.device), scenario, plan, watch)
 }
 
-/// Checks, imports, scrubs and reads the crash state on `device`. That a kernel dies of it is an
+/// Checks, imports, scrubs and reads the crash state on these disks. That a kernel dies of it is an
 /// outcome.
 pub fn look(
     guest: &mut Guest,
-    device: &str,
+    disks: StateDisks,
     scenario: &Scenario,
     plan: &Plan,
     watch: &Watch,
 ) -> Result<Observation> {
-    check_and_read(guest, device, scenario, plan, watch).or_else(|error| died(error, scenario))
+    check_and_read(guest, disks, scenario, plan, watch).or_else(|error| died(error, scenario))
 }
 
 fn check_and_read(
     guest: &mut Guest,
-    device: &str,
+    disks: StateDisks,
     scenario: &Scenario,
     plan: &Plan,
     watch: &Watch,
 ) -> Result<Observation> {
-    let recovery = recover(&mut guest.control, scenario, device, watch)?;
+    let recovery = recover(&mut guest.control, scenario, disks, watch)?;
     let mut files = Vec::new();
     if recovery.was_read() {
         watch.stage("reading every record back");

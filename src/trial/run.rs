@@ -71,14 +71,19 @@ impl Setting {
 
 /// Runs a trial: prepare, load and cut, observe, judge, keep.
 pub fn run(options: &TrialOptions, watch: &Watch) -> Result<Trial> {
+    run_started(options, Start::Saved, watch)
+}
+
+/// The same with guests that are started in this way.
+pub fn run_started(options: &TrialOptions, how: Start, watch: &Watch) -> Result<Trial> {
     let stages = Stages::new(watch);
     let setting = Setting::new(options, stages.watch())?;
     let folder = &setting.folder;
-    let live = load_and_cut(&setting, None, stages.watch())?;
+    let live = load_and_cut(&setting, None, how, stages.watch())?;
     let mut facts = facts(&setting, &live);
     let model = setting.scenario.cut.crash_model;
     if let Ok(recording) = evidence::of_run(folder, &facts, model) {
-        let observed = observe(&setting, &recording, stages.watch())?;
+        let observed = observe(&setting, &recording, how, stages.watch())?;
         folder.write_observation(&observed).context("cannot keep what was found")?;
     }
     stages.watch().stage("judging");
@@ -100,7 +105,7 @@ pub fn record_beside(
 ) -> Result<(Setting, RunFacts)> {
     let stages = Stages::new(watch);
     let setting = Setting::new(options, stages.watch())?;
-    let live = load_and_cut(&setting, beside, stages.watch())?;
+    let live = load_and_cut(&setting, beside, Start::Saved, stages.watch())?;
     let mut facts = facts(&setting, &live);
     keep(&mut facts, &setting.folder, stages)?;
     Ok((setting, facts))
@@ -195,7 +200,12 @@ pub(super) fn timing(spec: &DiskSpec) -> Timing {
     }
 }
 
-fn load_and_cut(setting: &Setting, beside: Option<LiveStore>, watch: &Watch) -> Result<Live> {
+fn load_and_cut(
+    setting: &Setting,
+    beside: Option<LiveStore>,
+    how: Start,
+    watch: &Watch,
+) -> Result<Live> {
     let folder = &setting.folder;
     let spec = &setting.scenario.disk;
     let disk_bytes = spec.size_mib << 20;
@@ -210,7 +220,7 @@ fn load_and_cut(setting: &Setting, beside: Option<LiveStore>, watch: &Watch) -> 
         server.tell_too(store);
     }
     let disk = Disk { server, events, recorder };
-    let guest = setting.lab.start(Start::Saved, Some(&folder.console()))?;
+    let guest = setting.lab.start(how, Some(&folder.console()))?;
     live::run(guest, &disk, &setting.scenario, &setting.plan, watch)
 }
 
@@ -219,8 +229,13 @@ pub fn new_trace(path: &Path, run: RunId, disk_bytes: u64) -> Result<Recorder> {
     Ok(Recorder::create(path, &TraceHeader::now(run, disk_bytes))?)
 }
 
-/// Gives the crash state to a restored guest; what its recovery writes is a trace of its own.
-fn observe(setting: &Setting, recording: &Recording, watch: &Watch) -> Result<Observation> {
+/// Gives the crash state to another guest; what its recovery writes is a trace of its own.
+fn observe(
+    setting: &Setting,
+    recording: &Recording,
+    how: Start,
+    watch: &Watch,
+) -> Result<Observation> {
     let folder = &setting.folder;
     let log = &recording.log;
     watch.stage("building the crash state");
@@ -232,6 +247,6 @@ fn observe(setting: &Setting, recording: &Recording, watch: &Watch) -> Result<Ob
     let socket = sockets.path().join("disk");
     let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };
     let (disk, _events) = DiskServer::start(config, recorder)?;
-    let mut guest = setting.lab.start(Start::Saved, Some(&folder.recovery_console()))?;
+    let mut guest = setting.lab.start(how, Some(&folder.recovery_console()))?;
     inspect::run(&mut guest, &disk, &setting.scenario, &setting.plan, watch)
 }

@@ -6,6 +6,7 @@ use crate::disk::{Image, ImageError, LOAD_BEGINS};
 use crate::trace::{Command, EntryNo, Recorder, Request, RequestNo, TraceError, TraceHeader};
 use crate::units::{RunId, SECTOR_BYTES};
 use crate::workload::plan::splitmix64;
+use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,7 +15,7 @@ use std::time::Instant;
 const WRITE_SECTORS: u64 = 8;
 
 /// What the states of one trace cost.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PrepareCost {
     /// Writes of the trace.
     pub writes: u64,
@@ -138,7 +139,7 @@ pub enum PrepareError {
 }
 
 /// The cost for traces of several lengths.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PrepareReport {
     /// Under this model.
     pub model: CrashModel,

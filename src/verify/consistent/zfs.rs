@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// What the tools said about the crash state of a pool in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZfsRecovery {
-    /// `zdb -e -bc` before the import.
+    /// `zdb -e -bc` on the state as the crash left it: before the import, or on a disk of its own.
     pub leak_check: ExecResult,
     /// `zpool import`, without any flag that forces, rewinds or hides.
     pub import: ExecResult,
@@ -40,7 +40,7 @@ impl ZfsRecovery {
     }
 
     /// What is known when no tool has answered.
-    pub(super) fn unsaid() -> ZfsRecovery {
+    pub(crate) fn unsaid() -> ZfsRecovery {
         let unsaid = ExecResult {
             code: None,
             timed_out: true,

@@ -17,6 +17,7 @@ pub mod explore;
 pub mod guest;
 pub mod history;
 pub mod host;
+pub mod mutants;
 pub mod record;
 pub mod stack;
 pub mod trace;

@@ -4,6 +4,7 @@ mod agree;
 mod args;
 mod bench;
 mod explore;
+mod mutants;
 mod progress;
 mod trial;
 
@@ -20,6 +21,7 @@ pub fn run() -> ExitCode {
         Command::Trial(args) => trial::run(args),
         Command::Agree(args) => agree::run(args),
         Command::Explore(args) => explore::run(args),
+        Command::Mutants(args) => mutants::run(args),
         Command::Bench(args) => bench::run(args.what),
         Command::Judge(args) => trial::judge(args),
         Command::Scenarios => trial::list_scenarios().map(|()| 0),

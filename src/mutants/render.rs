@@ -37,7 +37,7 @@ fn expected(row: &Row) -> String {
 pub fn terminal(table: &KillTable) -> String {
     let mut text = String::new();
     let heads: String = HEADS.iter().map(|head| format!("{head:>CELL$}")).collect();
-    let _ = writeln!(text, "{:NAME$} {:EXPECTED$}{heads}", "fault", "must be reported as");
+    let _ = writeln!(text, " {:NAME$} {:EXPECTED$}{heads}", "fault", "must be reported as");
     let mut layer = None;
     for row in &table.mutants {
         if layer != Some(row.layer) {
@@ -49,7 +49,7 @@ pub fn terminal(table: &KillTable) -> String {
             false => table.models.iter().map(|m| format!("{:>CELL$}", cell(row, m))).collect(),
         };
         let mark = if row.skipped || row.caught { ' ' } else { '!' };
-        let line = format!("{mark}{:NAME$}{:EXPECTED$}{cells}", row.name, expected(row));
+        let line = format!("{mark}{:NAME$} {:EXPECTED$}{cells}", row.name, expected(row));
         let _ = writeln!(text, "{}", line.trim_end());
     }
     let _ = writeln!(

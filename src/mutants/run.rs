@@ -215,7 +215,8 @@ impl Work<'_> {
                 let evidence = recording.at(planned.cut, planned.until)?;
                 let (cut, image) = (planned.cut, &honest.image);
                 let seed = facts.seed ^ u64::from(cut.0);
-                let place = Control { log, plan, evidence: &evidence, image, cut, seed };
+                let history = &evidence.history;
+                let place = Control { log, plan, history, image, cut, seed };
                 let fault = match place.fault(kind) {
                     Ok(fault) => fault,
                     Err(why) => {

@@ -7,9 +7,9 @@
 use super::mutant::DiskKind;
 use crate::disk::jbd2::JournalBlock;
 use crate::disk::{DiskFault, DiskLog, DurableAt, Image, ImageError, visible_writes};
+use crate::history::log::History;
 use crate::record::layout::{self, Header, RECORD_BYTES, RecordBytes};
 use crate::trace::{Command, EntryNo};
-use crate::trial::evidence::Evidence;
 use crate::units::SECTOR_BYTES;
 use crate::workload::plan::{Pattern, Plan, splitmix64};
 use std::fs::File;
@@ -21,6 +21,8 @@ const RECORD_SECTORS: u32 = (RECORD_BYTES / SECTOR_BYTES) as u32;
 const NEWEST: u64 = 4;
 /// A transaction of the journal so far before the last is gone with all that came after it.
 const TRANSACTIONS_BACK: usize = 12;
+/// The smallest block of ext4: a larger one starts where one of these does.
+const FS_BLOCK_BYTES: usize = 1024;
 /// A bit in the middle of a record's body.
 const BODY_BIT: u32 = (RECORD_BYTES as u32 / 2 + 100) * 8 + 3;
 /// How ext4's first directory that is never written again begins: lost+found, inode 11, its own
@@ -64,7 +66,7 @@ pub struct Control<'a> {
     /// What the records must be.
     pub plan: &'a Plan,
     /// What was acknowledged.
-    pub evidence: &'a Evidence<'a>,
+    pub history: &'a History,
     /// What the disk holds.
     pub image: &'a Image,
     /// The cut.
@@ -148,7 +150,7 @@ impl Control<'_> {
     /// The header of a record of this run that was acknowledged.
     fn acked(&self, bytes: &RecordBytes) -> Option<Header> {
         let (header, _) = layout::open(bytes).ok()?;
-        let said = self.evidence.history.streams.get(&header.stream)?;
+        let said = self.history.streams.get(&header.stream)?;
         let old = header.seq.0.saturating_add(NEWEST) < said.newest_acked().0;
         (header.run == self.plan.run && old).then_some(header)
     }
@@ -235,18 +237,20 @@ impl Control<'_> {
 
     /// The block of a directory that is read by the checker and never written again.
     fn directory(&self) -> Result<DiskFault, TargetError> {
-        let block_bytes = RECORD_BYTES;
         for visible in visible_writes(self.log, self.image) {
             let request = &self.log.requests[visible.request as usize];
             let mut found = vec![0; request.bytes() as usize];
             self.image.read_at(request.offset(), &mut found)?;
             let begins = |block: &[u8]| block.starts_with(&LOST_AND_FOUND);
-            if let Some(block) = found.chunks(block_bytes).position(begins) {
+            if let Some(block) = found.chunks(FS_BLOCK_BYTES).position(begins) {
                 // The lowest bit of the directory's own inode number.
-                let bit = (block * block_bytes * 8) as u32;
+                let bit = (block * FS_BLOCK_BYTES * 8) as u32;
                 return Ok(DiskFault::BitFlipped { request: visible.request, bit });
             }
         }
         Err(TargetError::None("no block of the directory lost+found"))
     }
 }
+
+#[cfg(test)]
+mod tests;

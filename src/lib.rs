@@ -4,7 +4,8 @@
 //! lab's [`disk`]; every disk request and every message goes to one [`trace`]. At the [`cut`] the
 //! trace says, under a crash model, what the medium holds; a second guest observes it; [`verify`]
 //! holds the observation against the [`history`] and the claims. [`trial`] runs that once; [`explore`]
-//! looks at every other cut of the same recording; [`agree`] holds recordings against real losses.
+//! looks at every other cut of the same recording; [`agree`] holds recordings against real losses;
+//! [`mutants`] plants faults and shows what catches them.
 
 pub mod agent;
 pub mod agree;
@@ -17,6 +18,7 @@ pub mod explore;
 pub mod guest;
 pub mod history;
 pub mod host;
+pub mod mutants;
 pub mod record;
 pub mod stack;
 pub mod trace;

@@ -34,6 +34,8 @@ pub enum Command {
     Explore(ExploreArgs),
     /// Does the trace agree with reality? Real cuts of a disk with a cache, held against the trace
     Agree(AgreeArgs),
+    /// What does the tool catch? Faults are planted, and it is shown which crash model finds which
+    Mutants(MutantsArgs),
     /// Judge a finished run again from its folder alone
     Judge(JudgeArgs),
     /// Measure the tool itself against the tools that people trust
@@ -278,6 +280,57 @@ impl From<FsArg> for PlainFs {
             FsArg::Btrfs => PlainFs::Btrfs,
         }
     }
+}
+
+/// The kill table's words.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each fault has a claim and a class that must report it, named in advance. It counts as caught only if
+the same scenario, seed and cut without it pass that claim. Beside the faults, states of honest stacks
+are looked at; one that raises an alarm fails the command, and is kept under --runs.
+
+Most faults are planted on this machine's own kernel (root), the others in a guest.
+
+Exit codes: 0 every fault that was asked for was caught and no control raised an alarm, 1 one was not
+or one did, 3 not everything could be tried, 2 bad usage or it could not be run.
+
+Examples:
+  plugpull mutants                            the whole table
+  plugpull mutants --host-only                without a guest; says what was not tried
+  plugpull mutants --only torn-512,zeroed --controls 0
+  plugpull mutants --list                     the faults by name
+  plugpull mutants --write-finding            the table with its data in findings/")]
+pub struct MutantsArgs {
+    /// Only these faults
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Print the faults and what they do, and plant none
+    #[arg(long)]
+    pub list: bool,
+    /// Decides everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Leave out what needs a guest
+    #[arg(long)]
+    pub host_only: bool,
+    /// States of honest ext4, xfs and btrfs that must hold; some of ZFS come beside them
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub controls: u32,
+    /// Which Debian a guest is made of
+    #[arg(long, value_enum, default_value_t = SuiteArg::Trixie)]
+    pub suite: SuiteArg,
+    /// How a guest's CPU is run; without it what works here is found out once
+    #[arg(long, value_enum)]
+    pub accel: Option<AccelArg>,
+    /// The folder in which the state of an alarm is kept
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub runs: PathBuf,
+    /// Write the table and its data as a finding under DIR
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "findings")]
+    pub write_finding: Option<PathBuf>,
+    /// Print one JSON document on standard output instead of the table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `--in`.

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod explore;
 mod log;
+mod mutants;
 mod progress;
 mod trial;
 
@@ -21,6 +22,7 @@ pub fn run() -> ExitCode {
         Command::Trial(args) => trial::run(args),
         Command::Agree(args) => agree::run(args),
         Command::Explore(args) => explore::run(args),
+        Command::Mutants(args) => mutants::run(args),
         Command::Bench(args) => bench::run(args.what),
         Command::Log(args) => log::run(args),
         Command::Judge(args) => trial::judge(args),

@@ -265,7 +265,7 @@ impl Entry<'_> {
     }
 
     /// Its head and its payload. `None` if the payload is longer than a reader would take.
-    pub(super) fn encode(&self, at: LabNs) -> Option<([u8; ENTRY_HEAD_BYTES], &[u8])> {
+    pub(crate) fn encode(&self, at: LabNs) -> Option<([u8; ENTRY_HEAD_BYTES], &[u8])> {
         let mut head = Head {
             sum: 0,
             kind: 0,

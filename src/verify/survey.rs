@@ -6,6 +6,7 @@
 
 use super::outcome::{Finding, Outcome};
 use crate::history::log::StreamHistory;
+use crate::history::message::Ack;
 use crate::record::classify::{SectorSeen, Seen, transaction_boundary};
 use crate::record::observed::{ObservedBlock, ObservedFile, Summary};
 use crate::units::{EventNo, GuestNs, Seq, StreamId};
@@ -76,16 +77,33 @@ impl StreamSurvey {
     }
 }
 
-/// The tool's two readers say different things of one block.
+/// The tool's own data say different things of one block: no stack can be blamed for that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "stream {stream}, byte {location}: the guest's reader called this block odd, the lab's calls it a whole record"
-)]
-pub struct ReadersDisagree {
-    /// Which stream.
-    pub stream: StreamId,
-    /// Byte offset in its file.
-    pub location: u64,
+pub enum ReadersDisagree {
+    /// The two readers.
+    #[error(
+        "stream {stream}, byte {location}: the guest's reader called this block odd, the lab's calls it a whole record"
+    )]
+    OddOrWhole {
+        /// Which stream.
+        stream: StreamId,
+        /// Byte offset in its file.
+        location: u64,
+    },
+    /// The reader and the writer. A record carries its own SHA-256, so whatever a disk does to it
+    /// leaves no other whole record of the same run and sequence: what was read is another run's,
+    /// or what was said is.
+    #[error(
+        "stream {stream}, byte {location}: a whole record {seq} was read back that is not the one that was acknowledged: is it another run's?"
+    )]
+    NotAsAcked {
+        /// Which stream.
+        stream: StreamId,
+        /// Byte offset in its file.
+        location: u64,
+        /// The operation.
+        seq: Seq,
+    },
 }
 
 /// Recognises a block that is not a whole record in its place.
@@ -102,7 +120,7 @@ pub fn survey(
 ) -> Result<StreamSurvey, ReadersDisagree> {
     let newest = Seq(0);
     let mut work = Work { plan, stream, said, file, classify, newest, findings: Vec::new() };
-    let records = work.whole_records();
+    let records = work.whole_records()?;
     let newest = work.newest_there(&records);
     work.newest = newest.map_or(Seq(0), |survivor| survivor.seq);
     let damaged = work.walk(&records)?;
@@ -128,12 +146,12 @@ impl Work<'_> {
     }
 
     /// Whole records that are what was said of them, by slot. The others become findings.
-    fn whole_records(&mut self) -> BTreeMap<u64, Summary> {
+    fn whole_records(&mut self) -> Result<BTreeMap<u64, Summary>, ReadersDisagree> {
         let mut records = BTreeMap::new();
         let mut digests: BTreeMap<Seq, [u8; 8]> = BTreeMap::new();
         for (slot, block) in self.file.blocks.iter().enumerate() {
             let (slot, ObservedBlock::Record(record)) = (slot as u64, block) else { continue };
-            match self.contradiction(record, slot) {
+            match self.contradiction(record, slot)? {
                 None => {
                     digests.insert(record.seq, record.digest);
                     records.insert(slot, *record);
@@ -150,27 +168,33 @@ impl Work<'_> {
                 self.find(Outcome::Garbage, Some(record.seq), *slot, text);
             }
         }
-        records
+        Ok(records)
     }
 
     /// Why a whole record cannot be what it says.
-    fn contradiction(&self, record: &Summary, slot: u64) -> Option<(Outcome, String)> {
+    fn contradiction(
+        &self,
+        record: &Summary,
+        slot: u64,
+    ) -> Result<Option<(Outcome, String)>, ReadersDisagree> {
         if record.seq.0 == 0 || self.stream.slot(self.plan.seed, record.seq) != slot {
             let text = format!("record {} does not belong here", record.seq);
-            return Some((Outcome::Misdirected, text));
+            return Ok(Some((Outcome::Misdirected, text)));
         }
         let acked = self.said.newest_acked().0;
         if record.seq.0 > acked.saturating_add(UNACKED_MAX) {
             let text =
                 format!("record {} is far beyond operation {acked}, the newest acked", record.seq);
-            return Some((Outcome::Garbage, text));
+            return Ok(Some((Outcome::Garbage, text)));
         }
-        let ack = self.said.ack(record.seq)?.ack;
-        if ack.digest != record.digest || ack.start != record.start {
-            let text = format!("record {} is not the one that was acknowledged", record.seq);
-            return Some((Outcome::Garbage, text));
+        let (stream, location, seq) = (self.stream.id, slot * RECORD_BYTES, record.seq);
+        let is_acked = |ack: &Ack| ack.digest == record.digest && ack.start == record.start;
+        match self.said.ack(seq) {
+            Some(acked) if !is_acked(&acked.ack) => {
+                Err(ReadersDisagree::NotAsAcked { stream, location, seq })
+            }
+            _ => Ok(None),
         }
-        None
     }
 
     /// The newest operation that is there: the newest whole record's, or the one behind it if the
@@ -268,7 +292,9 @@ impl Work<'_> {
             Some(ObservedBlock::Odd(bytes)) => {
                 let location = slot * RECORD_BYTES;
                 match (self.classify)(bytes, self.stream, location) {
-                    Seen::Whole(_) => Err(ReadersDisagree { stream: self.stream.id, location }),
+                    Seen::Whole(_) => {
+                        Err(ReadersDisagree::OddOrWhole { stream: self.stream.id, location })
+                    }
                     seen => Ok(self.odd(&seen, should, slot)),
                 }
             }

@@ -121,17 +121,18 @@ impl<'a> Drawing<'a> {
         let mut words = String::from("Loss window at most, against the instant of the cut.");
         for (name, curve) in self.curves {
             let _ = match curve.maximum() {
-                Some(peak) => write!(words, " {name}: {}.", self.peak_words(&peak)),
+                Some(peak) => write!(words, " {name}: {}.", self.peak_words(&peak, curve)),
                 None => write!(words, " {name}: not known."),
             };
         }
         words
     }
 
-    fn peak_words(&self, peak: &Peak) -> String {
+    fn peak_words(&self, peak: &Peak, curve: &LossCurve) -> String {
         let (lo, hi) = (peak.window.lo_ns as f64 / 1e9, peak.window.hi_ns as f64 / 1e9);
         if peak.window.hi_ns == 0 {
-            return "loses nothing".to_owned();
+            let all = curve.unknown_ns() == 0;
+            return if all { "loses nothing" } else { "loses nothing where known" }.to_owned();
         }
         let at = peak.at.0.saturating_sub(self.chart.begin.0) as f64 / 1e9;
         let (low, high) = (format!("{lo:.3}"), format!("{hi:.3}"));
@@ -207,8 +208,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn unknown(&mut self) {
-        let mut gaps: Vec<(f64, f64)> = (self.curves.iter())
-            .flat_map(|(_, curve)| curve.unknown())
+        let mut gaps: Vec<(f64, f64)> = unknown(self.curves)
+            .into_iter()
             .map(|(from, until)| (self.at(from), self.at(until)))
             .collect();
         gaps.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
@@ -309,7 +310,7 @@ impl<'a> Drawing<'a> {
                 right: x + 5.0,
                 bottom: y + 5.0,
             });
-            let mut words = self.peak_words(&peak);
+            let mut words = self.peak_words(&peak, curve);
             if self.curves.len() > 1 {
                 words = format!("{}: {words}", fit(name, FONT_PX, NAME_PX));
             }
@@ -332,7 +333,7 @@ impl<'a> Drawing<'a> {
             let mark = "class=\"tick\" stroke-width=\"1.5\" d=\"M9 5v-9M17 5v-9\"".to_owned();
             entries.push((mark, "commit durable".to_owned()));
         }
-        if self.curves.iter().any(|(_, curve)| curve.unknown_ns() > 0) {
+        if !unknown(self.curves).is_empty() {
             let mark = "fill=\"url(#unknown)\" d=\"M0 -6h26v12h-26z\"".to_owned();
             entries.push((mark, "not known".to_owned()));
         }
@@ -353,6 +354,15 @@ impl<'a> Drawing<'a> {
         }
         put!(self, "<g class=\"legend\">\n{rows}</g>");
     }
+}
+
+/// Stretches that a reader would miss in the curves: those of which a curve that loses something says
+/// nothing, or any, if none loses.
+fn unknown(curves: &[(&str, &LossCurve)]) -> Vec<(LabNs, LabNs)> {
+    let loses = |curve: &LossCurve| curve.maximum().is_some_and(|peak| peak.window.hi_ns > 0);
+    let any_loses = curves.iter().any(|(_, curve)| loses(curve));
+    let shown = curves.iter().filter(|(_, curve)| !any_loses || loses(curve));
+    shown.flat_map(|(_, curve)| curve.unknown()).collect()
 }
 
 /// Whether a claim is drawn as a line.

@@ -245,6 +245,9 @@ fn max_loss(
     };
     let claimed_ns = (spec.seconds.unwrap_or_default() * 1e9) as u64;
     let mut judgement = curve.judge_at_most(claimed_ns);
+    if judgement.verdict != Verdict::Held {
+        return judgement;
+    }
     if implied > 0 {
         judgement = judgement.bar_pass(format!("{implied} states were not looked at themselves"));
     }

@@ -144,7 +144,7 @@ fn look(
             let log = &recording.log;
             let states = NonZeroU32::new(honest.sample).unwrap_or(NonZeroU32::MIN);
             let which = Which::Sample { states };
-            let planned = plan_cuts(log, &recording.acks(), model, which, seed)?;
+            let planned = plan_cuts(log, recording.acks(), model, which, seed)?;
             let blank = Image::blank(log.header.disk_bytes)?;
             let mut cursor = StateCursor::new(log, &blank, model)?;
             for (index, planned) in planned.iter().enumerate() {

@@ -19,7 +19,7 @@ const TRIES: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// How long a device may stay busy by accident.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries.
 const AGAIN: Duration = Duration::from_micros(100);
 

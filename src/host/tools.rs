@@ -5,6 +5,7 @@ use super::error::HostError;
 use crate::agent::exec::exec;
 use crate::agent::protocol::ExecResult;
 use crate::guest::process::last_lines;
+use crate::stack::scenario::{Discard, PlainFs};
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,37 +18,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Where tools are, first place first.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// A file system: its tools, as argument lists before the device.
-struct Tools {
-    name: &'static str,
-    make: &'static [&'static str],
-    check: &'static [&'static str],
-}
-
-const TOOLS: [Tools; 3] = [
-    Tools {
-        name: "ext4",
-        make: &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
-        check: &["e2fsck", "-fn"],
-    },
-    Tools { name: "xfs", make: &["mkfs.xfs", "-q", "-f", "-K"], check: &["xfs_repair", "-n"] },
-    Tools {
-        name: "btrfs",
-        make: &["mkfs.btrfs", "-q", "-f", "-K"],
-        check: &["btrfs", "check", "--readonly"],
-    },
-];
-
 /// Checks the file system on the device, which must not be mounted and whose log must have been
 /// replayed (by a mount and an unmount). The result is the tool's own word: an exit code other than
 /// 0 is an outcome of the state, as is a time-out.
 pub fn check(disk: &HostDisk, fstype: &str) -> Result<ExecResult, HostError> {
-    run(disk, fstype, |tools| tools.check)
+    run(disk, fstype, PlainFs::checker)
 }
 
 /// Makes a file system, whole: nothing of it is left for the kernel to initialise later.
 pub fn make(disk: &HostDisk, fstype: &str) -> Result<(), HostError> {
-    let result = run(disk, fstype, |tools| tools.make)?;
+    let result = run(disk, fstype, |fs, device| fs.mkfs(device, Discard::Leave))?;
     match result.code {
         Some(0) => Ok(()),
         _ => {
@@ -60,13 +40,13 @@ pub fn make(disk: &HostDisk, fstype: &str) -> Result<(), HostError> {
 fn run(
     disk: &HostDisk,
     fstype: &str,
-    which: impl Fn(&Tools) -> &'static [&'static str],
+    command: impl FnOnce(PlainFs, &str) -> Vec<&str>,
 ) -> Result<ExecResult, HostError> {
-    let tools = TOOLS.iter().find(|tools| tools.name == fstype);
-    let tools = tools.ok_or_else(|| HostError::FileSystem(fstype.to_owned()))?;
-    let mut argv: Vec<String> = which(tools).iter().map(|&word| word.to_owned()).collect();
+    let fs = PlainFs::named(fstype).ok_or_else(|| HostError::FileSystem(fstype.to_owned()))?;
+    let device = disk.device().to_string_lossy();
+    let mut argv: Vec<String> =
+        command(fs, &device).into_iter().map(|word| word.to_owned()).collect();
     argv[0] = find(&argv[0])?;
-    argv.push(disk.device().to_string_lossy().into_owned());
     let step = disk.limited_by("run a file system's tool", disk.limit() + GRACE);
     let result = exec(&argv, disk.limit());
     drop(step);

@@ -1,6 +1,6 @@
 //! Builds a scenario's stack in a guest with the real tools, and checks that it is what was asked.
 
-use super::scenario::{DISK_MOUNT, PlainFs, PlainSpec, Scenario, Stack};
+use super::scenario::{DISK_MOUNT, Discard, PlainFs, PlainSpec, Scenario, Stack};
 use super::{plain, pool};
 use crate::agent::protocol::Request;
 use crate::guest::control::Control;
@@ -60,7 +60,7 @@ pub fn build(
     match scenario.stack.get() {
         Stack::Zfs(zfs) => {
             watch.stage("making ext4 on the disk");
-            control.run(&PlainFs::Ext4.mkfs(device), TOOL)?;
+            control.run(&PlainFs::Ext4.mkfs(device, Discard::First), TOOL)?;
             mount_disk(control, PlainFs::Ext4, &PlainSpec::default(), device)?;
             watch.stage("making the pool in a file, and its datasets");
             pool::build(control, zfs, scenario).map(Some)

@@ -1,6 +1,7 @@
 //! Scenarios, and what lies between a program and the medium.
 
 pub mod build;
+pub mod check;
 pub mod light;
 pub mod plain;
 pub mod pool;

@@ -1,7 +1,7 @@
 //! A plain file system on the disk: made with its own tools, mounted, and checked to be what was asked.
 
 use super::build::{SHORT, StackError, TOOL, mount_disk};
-use super::scenario::{DISK_MOUNT, PlainFs, PlainSpec, Scenario};
+use super::scenario::{DISK_MOUNT, Discard, PlainFs, PlainSpec, Scenario};
 use crate::agent::protocol::{ExecResult, Request};
 use crate::guest::control::Control;
 use crate::guest::error::GuestError;
@@ -19,7 +19,7 @@ pub fn build(
     scenario: &Scenario,
     device: &str,
 ) -> Result<(), StackError> {
-    control.run(&fs.mkfs(device), TOOL)?;
+    control.run(&fs.mkfs(device, Discard::First), TOOL)?;
     mount_disk(control, fs, spec, device)?;
     check_options(control, spec)?;
     for name in scenario.dataset.keys() {

@@ -3,7 +3,8 @@
 //! What always holds: a field that has no meaning for a kind of stack is refused by the parser, for
 //! each kind has a structure of its own.
 
-use super::scenario::{DatasetSpec, Sync, Unsound, check_name, unsound, within};
+use super::check::{Unsound, check_name, unsound, within};
+use super::scenario::{DatasetSpec, Sync};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -58,6 +59,11 @@ impl PlainSpec {
     }
 }
 
+/// ext4 writes its tables and its journal when it is made, not while it is first used.
+const EXT4_NOW: &str = "lazy_itable_init=0,lazy_journal_init=0";
+/// The same without a discard: of two `-E` only the last would count.
+const EXT4_LEAVE: &str = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+
 /// Plain file systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -91,16 +97,24 @@ impl PlainFs {
         }
     }
 
+    /// The file system of this name.
+    pub fn named(name: &str) -> Option<PlainFs> {
+        [PlainFs::Ext4, PlainFs::Xfs, PlainFs::Btrfs].into_iter().find(|fs| fs.name() == name)
+    }
+
     /// The command that makes it. Everything is written now, not by a kernel thread during the load.
-    pub fn mkfs(self, device: &str) -> Vec<&str> {
-        match self {
-            PlainFs::Ext4 => {
-                let now = "lazy_itable_init=0,lazy_journal_init=0";
-                vec!["mkfs.ext4", "-q", "-F", "-E", now, device]
-            }
-            PlainFs::Xfs => vec!["mkfs.xfs", "-q", "-f", device],
-            PlainFs::Btrfs => vec!["mkfs.btrfs", "-q", "-f", device],
+    pub fn mkfs(self, device: &str, discard: Discard) -> Vec<&str> {
+        let mut argv = match (self, discard) {
+            (PlainFs::Ext4, Discard::First) => vec!["mkfs.ext4", "-q", "-F", "-E", EXT4_NOW],
+            (PlainFs::Ext4, Discard::Leave) => vec!["mkfs.ext4", "-q", "-F", "-E", EXT4_LEAVE],
+            (PlainFs::Xfs, _) => vec!["mkfs.xfs", "-q", "-f"],
+            (PlainFs::Btrfs, _) => vec!["mkfs.btrfs", "-q", "-f"],
+        };
+        if discard == Discard::Leave && self != PlainFs::Ext4 {
+            argv.push("-K");
         }
+        argv.push(device);
+        argv
     }
 
     /// The command that checks it while it is not mounted, and changes nothing.
@@ -120,6 +134,15 @@ impl PlainFs {
             PlainFs::Btrfs => &["mkfs.btrfs", "--version"],
         }
     }
+}
+
+/// What becomes of the device's old content when a file system is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discard {
+    /// The whole device is discarded first, as the tools do by themselves.
+    First,
+    /// It stays where nothing is written: on a blank disk a discard only takes time.
+    Leave,
 }
 
 impl fmt::Display for PlainFs {
@@ -263,6 +286,19 @@ mod tests {
         assert!(sync.contains("dataset.data.sync") && sync.contains("standard"), "{sync}");
         let recordsize = refused(EXT4, &["data.recordsize_kib=16"]);
         assert!(recordsize.contains("dataset.data.recordsize_kib"), "{recordsize}");
+    }
+
+    #[test]
+    fn a_file_system_is_made_with_or_without_a_discard_and_found_by_its_name() {
+        for fs in [PlainFs::Ext4, PlainFs::Xfs, PlainFs::Btrfs] {
+            assert_eq!(PlainFs::named(fs.name()), Some(fs));
+            let words = |discard| fs.mkfs("/dev/x", discard).join(" ");
+            let (first, leave) = (words(Discard::First), words(Discard::Leave));
+            assert!(leave.contains("nodiscard") || leave.contains("-K"), "{leave}");
+            assert!(!first.contains("nodiscard") && !first.contains("-K"), "{first}");
+            assert!(first.ends_with(" /dev/x") && leave.ends_with(" /dev/x"));
+        }
+        assert_eq!(PlainFs::named("fat"), None);
     }
 
     #[test]

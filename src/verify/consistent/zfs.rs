@@ -92,7 +92,9 @@ fn leaks(run: &ExecResult) -> Check {
     let clean = run.stdout.contains("No leaks (block sum matches space maps exactly)");
     match run.code {
         _ if run.timed_out => Check::Unknown("zdb -e -bc did not end in time".to_owned()),
-        Some(0) if clean => Check::Good("zdb -e -bc: no leaks, every block's checksum".to_owned()),
+        Some(0) if clean => {
+            Check::Good("zdb -e -bc: no leaks, every metadata block's checksum".to_owned())
+        }
         _ if is_the_labs_fault(run) => {
             Check::Unknown(format!("zdb -e -bc could not do its work: {}", tail(run)))
         }

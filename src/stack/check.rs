@@ -1,0 +1,170 @@
+//! What a scenario may say. Each refusal names the field, what is wrong with it, and what would be
+//! right.
+
+use super::scenario::{
+    ClaimKind, ClaimSpec, CutWhen, DatasetSpec, PatternName, Scenario, StreamSpec,
+};
+
+/// Streams of a scenario, each a thread.
+const STREAMS_MAX: u32 = 256;
+
+/// A scenario that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct Unsound {
+    /// The field.
+    pub place: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+pub(super) fn unsound<T>(
+    place: impl Into<String>,
+    problem: impl Into<String>,
+) -> Result<T, Unsound> {
+    Err(Unsound { place: place.into(), problem: problem.into() })
+}
+
+impl Scenario {
+    /// Refuses a scenario that contradicts itself.
+    pub fn check(&self) -> Result<(), Unsound> {
+        self.check_sizes()?;
+        self.check_datasets()?;
+        self.claim.iter().enumerate().try_for_each(|(n, claim)| self.check_claim(n, claim))?;
+        match self.claim.is_empty() {
+            true => unsound("claim", "there is none, so nothing would be judged"),
+            false => Ok(()),
+        }
+    }
+
+    fn check_sizes(&self) -> Result<(), Unsound> {
+        within("guest.memory_mib", f64::from(self.guest.memory_mib), 512.0, 16_384.0)?;
+        within("guest.cpus", f64::from(self.guest.cpus), 1.0, 64.0)?;
+        within("disk.flush_ms", self.disk.flush_ms, 0.0, 10_000.0)?;
+        within("disk.bandwidth_mib_s", self.disk.bandwidth_mib_s, 0.0, 1e6)?;
+        within("cut.load_seconds", self.cut.load_seconds, 0.5, 600.0)?;
+        check_name("name", &self.name)?;
+        self.stack.check(self.disk.size_mib)?;
+        match (self.cut.when, self.stack.plain_fs()) {
+            (CutWhen::Worst, Some(fs)) => {
+                let problem = format!(
+                    "\"worst\" waits for a commit of a pool, and {fs} has none; use \"uniform\""
+                );
+                unsound("cut.when", problem)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_datasets(&self) -> Result<(), Unsound> {
+        let mut streams: u32 = 0;
+        for (name, dataset) in &self.dataset {
+            let place = format!("dataset.{name}");
+            check_name(&place, name)?;
+            self.stack.check_dataset(&place, dataset)?;
+            dataset.check_fault(&place)?;
+            for (n, stream) in dataset.stream.iter().enumerate() {
+                let place = format!("dataset.{name}.stream[{n}]");
+                stream.check(&place)?;
+                streams = streams.saturating_add(stream.count);
+            }
+        }
+        match streams {
+            // Of a log that another tool wrote only the file system can be judged.
+            0 if self.claim.iter().all(|claim| claim.kind == ClaimKind::Consistent) => Ok(()),
+            0 => unsound("dataset", "no stream writes anything"),
+            1..=STREAMS_MAX => Ok(()),
+            _ => unsound(
+                "dataset",
+                format!("{streams} streams; at most {STREAMS_MAX} are supported"),
+            ),
+        }
+    }
+
+    fn check_claim(&self, n: usize, claim: &ClaimSpec) -> Result<(), Unsound> {
+        let place = format!("claim[{n}] ({})", claim.kind.name());
+        match &claim.dataset {
+            Some(name) => {
+                let Some(dataset) = self.dataset.get(name) else {
+                    return unsound(place, format!("there is no dataset {name:?}"));
+                };
+                if dataset.stream.is_empty() {
+                    return unsound(place, format!("no stream writes to {name}"));
+                }
+            }
+            None if claim.kind.needs_dataset() => return unsound(place, "dataset is missing"),
+            None => {}
+        }
+        match (claim.kind, claim.seconds) {
+            (ClaimKind::MaxLoss, Some(d)) if d > 0.0 && d <= 600.0 => Ok(()),
+            (ClaimKind::MaxLoss, _) => unsound(place, "seconds must be within 0 to 600"),
+            (_, Some(_)) => unsound(place, "seconds belongs to max-loss only"),
+            (_, None) => Ok(()),
+        }
+    }
+}
+
+impl DatasetSpec {
+    fn check_fault(&self, place: &str) -> Result<(), Unsound> {
+        let all_replace = self.stream.iter().all(|stream| stream.pattern == PatternName::Replace);
+        match self.fault.filter(|fault| fault.is_of_replace()) {
+            Some(fault) if !all_replace => {
+                let problem = format!(
+                    "{} leaves out a step of replace; a stream of another pattern has no such step",
+                    fault.name()
+                );
+                unsound(format!("{place}.fault"), problem)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl StreamSpec {
+    fn check(&self, place: &str) -> Result<(), Unsound> {
+        match (self.pattern, self.slots) {
+            (PatternName::Append, Some(_)) => return unsound(place, "append has no slots"),
+            (PatternName::Replace, Some(_)) => {
+                return unsound(place, "replace has no slots: its file is one record");
+            }
+            (PatternName::Overwrite, Some(1..=1_048_576))
+            | (PatternName::Append | PatternName::Replace, None) => {}
+            (PatternName::Overwrite, _) => {
+                return unsound(place, "overwrite needs slots within 1 to 1048576");
+            }
+        }
+        match (self.pace_hz, self.count) {
+            (Some(100_001..), _) => {
+                unsound(place, "pace_hz is at most 100000; leave it out for full speed")
+            }
+            (_, count) if count > STREAMS_MAX => {
+                unsound(place, format!("count is {count}; at most {STREAMS_MAX} streams"))
+            }
+            (Some(0), _) => {
+                unsound(place, "pace_hz 0 would never write; leave it out for full speed")
+            }
+            (_, 0) => unsound(place, "count is 0"),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn within(place: &str, value: f64, lo: f64, hi: f64) -> Result<(), Unsound> {
+    match (lo..=hi).contains(&value) {
+        true => Ok(()),
+        false => unsound(place, format!("{value} is not within {lo} to {hi}")),
+    }
+}
+
+/// Names end up in paths and in tools' arguments.
+pub(super) fn check_name(place: &str, name: &str) -> Result<(), Unsound> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
+    match starts && name.len() <= 32 && name.chars().all(good) {
+        true => Ok(()),
+        false => unsound(
+            place,
+            format!("{name:?} must be 1 to 32 of a-z, 0-9 and -, and start with a letter"),
+        ),
+    }
+}

@@ -1,9 +1,9 @@
 //! The trace that a disk with FUA would have seen.
 //!
-//! A block device without FUA gets a forced write as a write and a flush behind it; one with FUA gets
-//! the one request (Linux, `blk-flush.c`). The host's loop device has none, and QEMU's NVMe does not
-//! pass it on, so the trace of a load is written again: the flush behind each commit block of ext4's
-//! journal goes, and the block is forced. What always holds: nothing else differs.
+//! A block device without FUA gets a forced write as a write and a flush behind it; one with FUA
+//! gets the one request (Linux, `blk-flush.c`). The host's loop device has none, and QEMU's NVMe
+//! does not pass it on, so the trace of a load is written again: the flush behind each commit block
+//! of ext4's journal goes, and the block is forced. What always holds: nothing else differs.
 
 use super::tamper::TamperError;
 use crate::disk::jbd2::JournalBlock;

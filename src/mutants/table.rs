@@ -250,7 +250,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ext4-data-writeback",
-        does: "data=writeback,noauto_da_alloc under a rename without fsync, which ext4 saves by default",
+        does: "data=writeback,noauto_da_alloc under a rename without fsync; ext4's default saves it",
         base: EXT4_RENAME,
         plant: Plant::Stack(&["stack.mount_options=data=writeback,noauto_da_alloc"]),
         expected: damaged(Outcome::Hole),

@@ -230,10 +230,13 @@ fn guest_s_plugged_disk_shows_the_next_state_once_nothing_uses_the_one_before() 
         shell(&mut guest, "printf written | dd of=/dev/vda conv=fsync,notrunc 2>&1");
         assert_eq!(shell(&mut guest, read), "written");
     }
-    shell(&mut guest, "sleep 100 < /dev/vda > /dev/null 2>&1 & head -c 7 /dev/vda");
+    let holds = ["sh", "-c", "exec < /dev/vda; head -c 7; sleep 3"];
+    guest.control.begin(&holds, LIMIT).expect("begun");
+    shell(&mut guest, "sleep 1");
     let state = disk_that_says(folder.path(), "state 9");
     server.insert(state, overlay("overlay 9")).expect("inserted");
     assert_eq!(shell(&mut guest, read), "written", "control: it is held open");
+    guest.control.end(LIMIT).expect("ended");
 }
 
 #[test]

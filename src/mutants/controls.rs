@@ -56,13 +56,13 @@ const HOST: [&[Honest]; 2] = [
 const GUEST: Honest = Honest {
     base: ZFS,
     share: 0,
-    sample: 20,
+    sample: 12,
     models: &[CrashModel::DropUnflushed],
     budget: Duration::from_secs(150),
 };
 
 const fn host(scenario: &'static str) -> Base {
-    Base { scenario, sets: SETS, in_guest: false }
+    Base { scenario, sets: SETS, in_guest: false, fua: false }
 }
 
 /// Looks at honest stacks until so many states held as were asked for, or an alarm.
@@ -144,7 +144,11 @@ fn look(
             let log = &recording.log;
             let states = NonZeroU32::new(honest.sample).unwrap_or(NonZeroU32::MIN);
             let which = Which::Sample { states };
-            let planned = plan_cuts(log, recording.acks(), model, which, seed)?;
+            let mut planned = plan_cuts(log, recording.acks(), model, which, seed)?;
+            if honest.base.in_guest {
+                // There is time for some only, and the late ones have most to judge.
+                planned.reverse();
+            }
             let blank = Image::blank(log.header.disk_bytes)?;
             let mut cursor = StateCursor::new(log, &blank, model)?;
             for (index, planned) in planned.iter().enumerate() {

@@ -6,6 +6,7 @@
 
 pub mod controls;
 pub mod finding;
+pub mod fua;
 pub mod mutant;
 pub mod options;
 pub mod recorded;

@@ -45,6 +45,8 @@ pub struct Base {
     pub sets: &'static [&'static str],
     /// Whether it needs a guest; else this machine's own kernel runs it.
     pub in_guest: bool,
+    /// Whether its trace is written again as a disk with FUA would have seen it.
+    pub fua: bool,
 }
 
 /// How a fault is planted.

@@ -1,5 +1,6 @@
 //! A recorded run of the table, and the kernel that looks at its states.
 
+use super::fua::force_commits;
 use super::mutant::Base;
 use super::options::MutantsOptions;
 use crate::disk::{CrashModel, CrashState, DiskLog};
@@ -53,6 +54,9 @@ impl Recorded {
         match base.in_guest {
             false => {
                 let (folder, facts) = record_in_host(&trial, watch)?;
+                if base.fua {
+                    force_commits(&folder.trace())?;
+                }
                 Ok(Recorded { folder, facts, lab: None })
             }
             true => {

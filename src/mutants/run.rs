@@ -23,6 +23,7 @@ use crate::trial::inspect::Observation;
 use crate::units::LabNs;
 use crate::verify::verdict::Verdict;
 use anyhow::{Context, Result, bail};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -42,7 +43,8 @@ pub fn run(options: &MutantsOptions, command: String, watch: &Watch) -> Result<K
     let started = Instant::now();
     let chosen = choose(&options.only)?;
     let scratch = RunFolder::new()?;
-    let total = chosen.iter().map(weight).sum::<u64>() + controls_weight(options);
+    let tried = chosen.iter().filter(|mutant| !(options.host_only && mutant.base.in_guest));
+    let total = tried.map(weight).sum::<u64>() + controls_weight(options);
     let mut work = Work {
         options,
         scratch: scratch.path(),
@@ -134,7 +136,6 @@ impl Work<'_> {
     /// All faults on one base.
     fn group(&mut self, base: &Base, mutants: &[&Mutant]) -> Result<Vec<Row>> {
         if base.in_guest && self.options.host_only {
-            self.done += mutants.iter().map(weight).sum::<u64>();
             let why = "--host-only: it needs a guest";
             return Ok(mutants.iter().map(|m| Row::skipped(m, why.to_owned())).collect());
         }
@@ -206,12 +207,14 @@ impl Work<'_> {
             for planned in after_acks(&recording, model, mutant.base.in_guest, facts.seed)? {
                 self.watch.check()?;
                 let key = (model, planned.cut.0, planned.seed);
-                if !known.contains_key(&key) {
-                    let state = cursor.at(planned.cut, planned.seed)?;
-                    let (outcome, _) = kernel.look(&facts, &recording, (0, &planned), &state)?;
-                    known.insert(key, (state, outcome));
-                }
-                let (honest, outcome) = &known[&key];
+                let (honest, outcome) = match known.entry(key) {
+                    Entry::Occupied(known) => &*known.into_mut(),
+                    Entry::Vacant(new) => {
+                        let state = cursor.at(planned.cut, planned.seed)?;
+                        let looked = kernel.look(&facts, &recording, (0, &planned), &state)?;
+                        &*new.insert((state, looked.0))
+                    }
+                };
                 let evidence = recording.at(planned.cut, planned.until)?;
                 let (cut, image) = (planned.cut, &honest.image);
                 let seed = facts.seed ^ u64::from(cut.0);

@@ -7,7 +7,8 @@ use crate::verify::outcome::Outcome;
 use crate::verify::verdict::Verdict;
 
 /// A short load is enough: a record a millisecond.
-const EXT4: Base = Base { scenario: "ext4", sets: &["cut.load_seconds=0.8"], in_guest: false };
+const EXT4: Base =
+    Base { scenario: "ext4", sets: &["cut.load_seconds=0.8"], in_guest: false, fua: false };
 /// Some hundred records are filled in by writes of many blocks, and few of them overwritten.
 const EXT4_WIDE: Base = Base {
     scenario: "ext4",
@@ -16,28 +17,40 @@ const EXT4_WIDE: Base = Base {
         "data.stream=[{pattern=\"append\"},{pattern=\"overwrite\",slots=2048}]",
     ],
     in_guest: false,
+    fua: false,
 };
 /// What a replaced file leaves is trimmed.
 const EXT4_DISCARD: Base = Base {
     scenario: "ext4",
     sets: &["cut.load_seconds=0.8", "stack.mount_options=discard"],
     in_guest: false,
+    fua: false,
 };
 const EXT4_WRITEBACK: Base = Base {
     scenario: "ext4",
     sets: &["cut.load_seconds=0.8", "stack.mount_options=data=writeback,noauto_da_alloc"],
     in_guest: false,
+    fua: false,
 };
 const EXT4_RENAME: Base = Base {
     scenario: "ext4",
     sets: &["cut.load_seconds=0.8", "config.fault=rename-without-fsync"],
     in_guest: false,
+    fua: false,
 };
-const XFS: Base = Base { scenario: "xfs", sets: &["cut.load_seconds=0.8"], in_guest: false };
-const BTRFS: Base = Base { scenario: "btrfs", sets: &["cut.load_seconds=0.8"], in_guest: false };
-/// NVMe: the kernel sends FUA there.
-const EXT4_NVME: Base =
-    Base { scenario: "ext4", sets: &["cut.load_seconds=2", "disk.bus=nvme"], in_guest: true };
+const XFS: Base =
+    Base { scenario: "xfs", sets: &["cut.load_seconds=0.8"], in_guest: false, fua: false };
+const BTRFS: Base =
+    Base { scenario: "btrfs", sets: &["cut.load_seconds=0.8"], in_guest: false, fua: false };
+/// Each fsync commits the journal, and no other flush stands beside it.
+const EXT4_FUA: Base = Base {
+    scenario: "ext4",
+    sets: &["cut.load_seconds=0.8", "data.stream=[{pattern=\"append\"}]"],
+    in_guest: false,
+    fua: true,
+};
+const EXT4_GUEST: Base =
+    Base { scenario: "ext4", sets: &["cut.load_seconds=2"], in_guest: true, fua: false };
 /// A small pool whose groups close every second.
 pub const ZFS: Base = Base {
     scenario: "zfs-sync-disabled",
@@ -49,6 +62,7 @@ pub const ZFS: Base = Base {
         "stack.pool_mib=768",
     ],
     in_guest: true,
+    fua: false,
 };
 
 const FLUSHED: &[CrashModel] = &[
@@ -134,15 +148,13 @@ pub const MUTANTS: &[Mutant] = &[
         lost("data"),
         "flushes and FUA are answered and do nothing",
     ),
-    Mutant {
-        name: "fua-dropped",
-        does: "FUA is answered and does nothing; flushes count",
-        base: EXT4_NVME,
-        plant: Plant::Disk(DiskKind::FuaDropped),
-        expected: lost("data"),
-        models: KEPT_OR_DROPPED,
-        untried: SLOW,
-    },
+    promise(
+        "fua-dropped",
+        EXT4_FUA,
+        DiskKind::FuaDropped,
+        lost("data"),
+        "FUA is answered and does nothing; flushes count",
+    ),
     data(
         "write-lost",
         EXT4,
@@ -238,7 +250,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ext4-data-writeback",
-        does: "data=writeback,noauto_da_alloc under a rename without fsync, which ext4 saves by default",
+        does: "data=writeback,noauto_da_alloc under a rename without fsync; ext4's default saves it",
         base: EXT4_RENAME,
         plant: Plant::Stack(&["stack.mount_options=data=writeback,noauto_da_alloc"]),
         expected: damaged(Outcome::Hole),
@@ -266,7 +278,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "qemu-cache-unsafe",
         does: "QEMU passes no flush on (cache=unsafe), not even the set-up's",
-        base: EXT4_NVME,
+        base: EXT4_GUEST,
         plant: Plant::Stack(&["disk.cache=unsafe"]),
         expected: ends(Verdict::NotMeasured),
         models: DROPPED,

@@ -1,5 +1,5 @@
-//! Where a disk's fault is planted: in what the verification reads from the control's state. Pure but
-//! for reading payloads.
+//! Where a disk's fault is planted: in what the verification reads from the control's state. Pure
+//! but for reading payloads.
 //!
 //! What always holds: the request chosen carries a record that was acknowledged before the cut and
 //! that the control's state shows, or a block of the file system that its tools read.

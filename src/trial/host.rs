@@ -104,7 +104,9 @@ fn plain(scenario: &Scenario) -> Result<(PlainFs, &PlainSpec)> {
 pub fn safe_options(fs: PlainFs, spec: &PlainSpec) -> String {
     let safe = match fs {
         PlainFs::Ext4 => "errors=continue",
-        PlainFs::Xfs | PlainFs::Btrfs => "",
+        // Two states of one file system have the same UUID.
+        PlainFs::Xfs => "nouuid",
+        PlainFs::Btrfs => "",
     };
     let options: Vec<&str> =
         [safe].into_iter().filter(|o| !o.is_empty()).chain(spec.options()).collect();

@@ -114,7 +114,7 @@ fn chance_and_a_second_cut_during_recovery_leave_an_honest_ext4_whole() {
     let explored = Explored::new(&[&words[..], &some].concat());
     assert_eq!(verdicts(&explored.json), BTreeSet::from(["held"]), "{:#}", explored.json);
     let again = explored.json["states"]["recovery_cuts"].as_u64();
-    assert!(again > Some(6), "{again:?}");
+    assert!(again > Some(12), "{again:?}");
     let run = explored.run();
     let run = run.to_str().expect("a path");
     for model in ["subset", "torn"] {

@@ -104,7 +104,7 @@ fn observe_file(
     let shrank =
         |at| ObserveError::Shrank { stream: stream.id, path: stream.path.clone(), at, size };
     let mut encoder = Encoder::new(stream.id, Some(size));
-    let mut buffer = vec![0; READ_BYTES];
+    let mut buffer = vec![0; size.min(READ_BYTES as u64) as usize];
     for start in (0..size).step_by(READ_BYTES) {
         let part = &mut buffer[..(size - start).min(READ_BYTES as u64) as usize];
         let whole = read(source, part, start);

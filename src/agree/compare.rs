@@ -59,7 +59,10 @@ pub fn predicted(
         }
         checked += 1;
     }
-    Ok(checked)
+    match checked {
+        0 => Err("no stream of a sync=disabled dataset is there to be predicted".to_owned()),
+        _ => Ok(checked),
+    }
 }
 
 fn newest(file: &ObservedFile) -> Seq {

@@ -11,6 +11,7 @@ use crate::guest::disk::{DiskBus, DiskSource};
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
 use crate::stack::recover::StateDisks;
+use crate::stack::settings;
 use crate::trial::evidence::{self, Evidence};
 use crate::trial::facts::RunFacts;
 use crate::trial::inspect::{self, Observation};
@@ -28,6 +29,11 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Cuts `count` times, with consecutive seeds, and compares.
 pub fn run(options: &TrialOptions, count: u32, watch: &Watch) -> Result<AgreeReport> {
+    let scenario = settings::load(&options.scenario, &options.sets)?;
+    let model = scenario.cut.crash_model;
+    if model != CrashModel::DropUnflushed {
+        bail!("only drop-unflushed can be held against a real loss, not {model}");
+    }
     let (mut cuts, mut name) = (Vec::new(), options.scenario.clone());
     for nth in 0..count {
         watch.check()?;
@@ -53,9 +59,6 @@ fn one(options: &TrialOptions, watch: &Watch) -> Result<(Cut, String)> {
     let (setting, facts) = record_beside(options, Some(store.clone()), watch)?;
     store.cut().context("the medium beside the trace could not be written")?;
     let model = facts.scenario.cut.crash_model;
-    if model != CrashModel::DropUnflushed {
-        bail!("only drop-unflushed can be held against a real loss, not {model}");
-    }
     let recording = evidence::of_run(&setting.folder, &facts, model)?;
     let evidence = recording.at_its_cut()?;
     let blank = Image::blank(recording.log.header.disk_bytes)?;
@@ -110,6 +113,13 @@ fn check(
 ) -> Result<u32, String> {
     if let Some(words) = difference(&real.files, &traced.files) {
         return Err(words);
+    }
+    if records(&real.files) == 0 {
+        return Err("no record was read back, so nothing was compared".to_owned());
+    }
+    let (real_txg, traced_txg) = (real.recovery.used_txg(), traced.recovery.used_txg());
+    if real_txg != traced_txg {
+        return Err(format!("the imports used txgs {real_txg:?} and {traced_txg:?}"));
     }
     let durable = evidence.commits.last().ok_or("no group became durable")?;
     let next = Txg(durable.txg.0.saturating_add(1));

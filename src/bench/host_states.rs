@@ -10,8 +10,10 @@ use crate::explore::run::run;
 use crate::guest::Suite;
 use crate::guest::progress::Watch;
 use crate::host::bench::{StatesBench, StatesRate, measure_states};
+use crate::stack::scenario::ClaimKind;
 use crate::trial::host::record_in_host;
 use crate::trial::options::TrialOptions;
+use crate::verify::verdict::Verdict;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::fmt;
@@ -112,7 +114,12 @@ fn rate(recorded: &Path, device: &StatesRate, watch: &Watch) -> Result<HostRate>
     // The next number of workers must not find the states known.
     fs::remove_dir_all(&explored.folder)
         .with_context(|| format!("cannot remove {}", explored.folder.display()))?;
-    ensure!(report.exit_code != 4, "the exploration contradicts itself: {:?}", report.verdict);
+    let consistent = report.claims.iter().find(|claim| claim.kind == ClaimKind::Consistent);
+    ensure!(
+        consistent.is_some_and(|claim| claim.verdict == Verdict::Held),
+        "states that are not consistent cannot be compared: {:?}",
+        consistent.map(|claim| &claim.because)
+    );
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3 / device.states.max(1) as f64;
     let steps = &device.steps;
     Ok(HostRate {

@@ -8,11 +8,13 @@ use crate::explore::options::{ExploreOptions, From, In};
 use crate::explore::run::run;
 use crate::guest::progress::Watch;
 use crate::guest::{Start, Suite};
+use crate::stack::scenario::ClaimKind;
 use crate::stack::settings::DEFAULT;
 use crate::trial::facts::RunFacts;
 use crate::trial::options::TrialOptions;
 use crate::trial::run::run_started;
-use anyhow::{Context, Result};
+use crate::verify::verdict::Verdict;
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -89,6 +91,12 @@ pub fn measure(folder: &Path, states: NonZeroU32, watch: &Watch) -> Result<ZfsSt
         workers: NonZeroUsize::MIN,
     };
     let explored = run(&options, watch)?.report;
+    let consistent = explored.claims.iter().find(|claim| claim.kind == ClaimKind::Consistent);
+    ensure!(
+        consistent.is_some_and(|claim| claim.verdict == Verdict::Held),
+        "states that are not consistent cannot be compared: {:?}",
+        consistent.map(|claim| &claim.because)
+    );
     let state_ms = explored.cost.state_ms_median.context("no state was looked at")?;
     Ok(ZfsStates {
         usual_s: stages.iter().map(|(_, seconds)| seconds).sum(),

@@ -159,7 +159,8 @@ Cuts (--cuts):
   after-ack, in-txg-sync, between-labels, in-journal-commit
                         where file systems are most likely to fail
 
-States that differ from their neighbours come first, so that the loss curve has its shape early. An
+In a guest, states that differ from their neighbours come first, so that the loss curve has its shape
+early; on this machine's own kernel they come in order. An
 exploration that was interrupted, or ran out of its budget, goes on when its run is explored again.
 
 Examples:
@@ -212,8 +213,8 @@ pub struct AgreeArgs {
     #[command(flatten)]
     pub trial: TrialArgs,
     /// Real cuts, with consecutive seeds
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub count: u32,
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub count: NonZeroU32,
 }
 
 /// A log's words.

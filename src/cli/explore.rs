@@ -4,6 +4,7 @@ use super::args::ExploreArgs;
 use super::args::InArg;
 use super::progress::{self, print};
 use super::trial;
+use crate::disk::CrashModel;
 use crate::explore::options::{ExploreOptions, From, In};
 use crate::explore::{render, run};
 use anyhow::{Result, bail};
@@ -45,6 +46,12 @@ fn options(args: ExploreArgs) -> Result<ExploreOptions> {
         );
     }
     let model = args.trial.crash_model;
+    if args.recovery_cuts > 0 && matches!(model, Some(CrashModel::Unsafe { .. })) {
+        bail!(
+            "a recovery has no load from which on an unsafe disk would ignore flushes: leave out \
+             --recovery-cuts, or take another crash model"
+        );
+    }
     let from = match is_run {
         true => {
             refuse_for_a_run(&args)?;
@@ -85,6 +92,7 @@ fn refuse_for_a_run(args: &ExploreArgs) -> Result<()> {
         ("--seed", trial.seed.is_some()),
         ("--load-seconds", trial.load_seconds.is_some()),
         ("--cut", trial.cut.is_some()),
+        ("--accel", trial.accel.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => bail!(

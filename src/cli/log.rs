@@ -1,12 +1,13 @@
 //! `plugpull log`: traces to and from the format of the kernel's dm-log-writes.
 
 use super::args::{LogArgs, LogWhat};
-use super::progress::print;
+use super::progress::{print, say};
 use crate::disk::log_writes;
 use crate::stack::scenario::PlainFs;
+use crate::trace::TraceEnd;
 use crate::trial::folder::RunDir;
 use crate::trial::import::{ImportOptions, import};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::Path;
 
 /// Exports or imports. Returns the exit code.
@@ -16,8 +17,18 @@ pub fn run(args: LogArgs) -> Result<u8> {
             let trace = if from.is_dir() { RunDir::open(&from).trace() } else { from };
             let done = log_writes::export(&trace, &to)?;
             let log_writes::Exported {
-                entries, writes, discards, flushes, marks, unflushed, ..
+                entries,
+                writes,
+                discards,
+                flushes,
+                marks,
+                unflushed,
+                end,
+                ..
             } = done;
+            if let TraceEnd::CutShort { .. } = end {
+                say(&format!("plugpull: {}: {end}; what lies before is exported", trace.display()));
+            }
             print(&format!(
                 "{}: {entries} entries: {writes} writes, {discards} discards, {flushes} flushes, \
                  {marks} marks; {unflushed} of them were never durable\n",
@@ -25,7 +36,8 @@ pub fn run(args: LogArgs) -> Result<u8> {
             ))?;
         }
         LogWhat::Import { log, fs, begins, disk_mib, runs } => {
-            let disk_bytes = disk_mib.map(|mib| mib << 20);
+            let bytes = |mib: u64| mib.checked_mul(1 << 20).context("--disk-mib is too large");
+            let disk_bytes = disk_mib.map(bytes).transpose()?;
             let fs = PlainFs::from(fs);
             let options = ImportOptions { log, fs, begins_at: begins, disk_bytes, runs };
             let (folder, done) = import(&options)?;

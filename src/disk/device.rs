@@ -41,6 +41,15 @@ pub enum DiskEvent {
     },
 }
 
+/// Why a disk failed, if it told that it did: then what its clients saw says nothing about what was
+/// on it.
+pub fn failure(events: &Receiver<DiskEvent>) -> Option<String> {
+    events.try_iter().find_map(|event| match event {
+        DiskEvent::Failed { reason } => Some(reason),
+        DiskEvent::Commit { .. } | DiskEvent::Cut { .. } => None,
+    })
+}
+
 /// The disk does nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Silent;
@@ -207,7 +216,10 @@ impl Device {
         let mut rest = out;
         for piece in scratch.iter() {
             let (now, later) = rest.split_at_mut(piece.sectors as usize * SECTOR_BYTES);
-            self.read_piece(piece.position, now).map_err(|_| NbdError::Io)?;
+            self.read_piece(piece.position, now).map_err(|error| {
+                self.tell(DiskEvent::Failed { reason: error.to_string() });
+                NbdError::Io
+            })?;
             rest = later;
         }
         Ok(())

@@ -33,7 +33,7 @@ pub use crash::{
     CrashError, CrashModel, CrashState, DiskFault, DurableAt, FaultError, StateCursor, StateId,
     VisibleWrite, crash_state, crash_state_with, durable_requests, visible_writes,
 };
-pub use device::DiskEvent;
+pub use device::{DiskEvent, failure};
 pub use extents::{ExtentMap, Piece};
 pub use image::{DISK_BYTES_MAX, Image, ImageError};
 pub use live_store::LiveStore;

@@ -5,25 +5,25 @@
 //! is never given another.
 
 use super::site::Site;
-use crate::disk::{DiskConfig, DiskServer, Image, Timing};
+use crate::disk::{DiskConfig, DiskEvent, DiskServer, Image, Timing, failure};
 use crate::guest::disk::{AddedDisk, DiskSource};
 use crate::guest::error::GuestError;
 use crate::guest::progress::Watch;
 use crate::guest::run_folder::RunFolder;
 use crate::guest::running::Guest;
 use crate::guest::{Lab, Start};
-use crate::stack::build::StackError;
 use crate::stack::light::lighten;
 use crate::stack::recover::StateDisks;
 use crate::stack::release::release;
 use crate::stack::scenario::Scenario;
 use crate::trace::Recorder;
-use crate::trial::inspect::{self, Observation};
+use crate::trial::inspect::{self, Observation, guest_error};
 use crate::trial::run::new_trace;
 use crate::verify::consistent::Recovery;
 use crate::workload::plan::Plan;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 
 /// One guest, replaced when it is not healthy any more.
 pub struct GuestSite<'a> {
@@ -51,7 +51,9 @@ impl<'a> GuestSite<'a> {
         GuestSite { lab, scenario, plan, console, watch, warm: None, starts: 0 }
     }
 
-    fn try_once(&mut self, state: Image, overlay: &Path) -> Result<Observation> {
+    /// What was found, or the words of a guest that hung over it. One that does not start, or cannot
+    /// be given the state, is an error.
+    fn try_once(&mut self, state: Image, overlay: &Path) -> Result<Result<Observation, String>> {
         let overlays = self.overlays(&state, overlay)?;
         let written = overlays.clone();
         let mut warm = match self.warm.take() {
@@ -63,14 +65,21 @@ impl<'a> GuestSite<'a> {
             recovered: &warm.added[0].device,
             untouched: warm.added.get(1).map(|disk| disk.device.as_str()),
         };
-        let observed = inspect::look(&mut warm.guest, disks, scenario, plan, &self.watch)?;
+        let looked = inspect::look(&mut warm.guest, disks, scenario, plan, &self.watch);
+        // What a disk of the lab's own failed to show is nothing of the state.
+        written.iter().try_for_each(Recorder::hand_over)?;
+        if let Some(reason) = warm.events.iter().find_map(failure) {
+            bail!("the lab's disk failed: {reason}");
+        }
+        let observed = match looked {
+            Err(error) => return Ok(Err(hung(error)?)),
+            Ok(observed) => observed,
+        };
         if release(&mut warm.guest.control, scenario).is_ok() && warm.is_idle() {
             self.warm = Some(warm);
         }
-        // A second cut is looked for in it.
-        written.iter().try_for_each(Recorder::sync)?;
         self.watch.check()?;
-        Ok(observed)
+        Ok(Ok(observed))
     }
 
     /// A trace for what is written to each disk. A pool's leak check has a disk of its own.
@@ -90,16 +99,17 @@ impl<'a> GuestSite<'a> {
         let mut guest = self.lab.start(Start::Saved, Some(&self.console))?;
         lighten(&mut guest.control)?;
         let sockets = RunFolder::new()?;
-        let (mut servers, mut added) = (Vec::new(), Vec::new());
+        let (mut servers, mut added, mut events) = (Vec::new(), Vec::new(), Vec::new());
         for (number, overlay) in overlays.into_iter().enumerate() {
             let socket = sockets.path().join(format!("disk-{number}"));
             let base = Some(state.clone());
             let config = DiskConfig { socket, base, timing: Timing::default() };
-            let (server, _events) = DiskServer::start(config, overlay)?;
+            let (server, told) = DiskServer::start(config, overlay)?;
+            events.push(told);
             added.push(guest.add_disk(&DiskSource::nbd(server.socket()), self.scenario.disk.bus)?);
             servers.push(server);
         }
-        Ok(Warm { guest, added, servers, _sockets: sockets })
+        Ok(Warm { guest, added, servers, events, _sockets: sockets })
     }
 }
 
@@ -108,14 +118,17 @@ struct Warm {
     guest: Guest,
     added: Vec<AddedDisk>,
     servers: Vec<DiskServer>,
+    /// What the disks tell.
+    events: Vec<Receiver<DiskEvent>>,
     _sockets: RunFolder,
 }
 
 impl Warm {
     /// From now on its disks show this state.
-    fn show(self, state: &Image, overlays: Vec<Recorder>) -> Result<Warm> {
+    fn show(mut self, state: &Image, overlays: Vec<Recorder>) -> Result<Warm> {
+        self.events.clear();
         for (server, overlay) in self.servers.iter().zip(overlays) {
-            server.insert(state.clone(), overlay)?;
+            self.events.push(server.insert(state.clone(), overlay)?);
         }
         Ok(self)
     }
@@ -128,19 +141,15 @@ impl Warm {
 impl Site for GuestSite<'_> {
     /// A state on which a guest hangs is given to another; if that hangs too, it is the state.
     fn look(&mut self, state: Image, overlay: &Path) -> Result<Observation> {
-        match self.try_once(state.clone(), overlay) {
-            Err(error) if hung(&error).is_some() => {}
-            done => return done,
+        if let Ok(observed) = self.try_once(state.clone(), overlay)? {
+            return Ok(observed);
         }
         std::fs::remove_file(overlay)?;
-        self.try_once(state, overlay).or_else(|error| match hung(&error) {
-            Some(words) => {
-                let words = Some(format!("it hung twice: {words}"));
-                let recovery = Recovery::of_dead_guest(&self.scenario.stack, words);
-                Ok(Observation { recovery, files: Vec::new() })
-            }
-            None => Err(error),
-        })
+        Ok(self.try_once(state, overlay)?.unwrap_or_else(|words| {
+            let words = Some(format!("it hung twice: {words}"));
+            let recovery = Recovery::of_dead_guest(&self.scenario.stack, words);
+            Observation { recovery, files: Vec::new() }
+        }))
     }
 
     fn starts(&self) -> u32 {
@@ -148,14 +157,10 @@ impl Site for GuestSite<'_> {
     }
 }
 
-/// The words of a guest that did not answer in time, though QEMU lives.
-fn hung(error: &anyhow::Error) -> Option<String> {
-    let of_guest = match error.downcast_ref() {
-        Some(StackError::Guest(guest)) => Some(guest),
-        _ => error.downcast_ref::<GuestError>(),
-    };
-    match of_guest {
-        Some(error @ GuestError::TimedOut { .. }) => Some(error.to_string()),
-        _ => None,
+/// The words of a guest that did not answer in time, though QEMU lives. Any other error stays one.
+fn hung(error: anyhow::Error) -> Result<String> {
+    match guest_error(&error) {
+        Some(timed_out @ GuestError::TimedOut { .. }) => Ok(timed_out.to_string()),
+        _ => Err(error),
     }
 }

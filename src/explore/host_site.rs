@@ -5,7 +5,7 @@
 use super::site::Site;
 use crate::agent::load::Load;
 use crate::agent::protocol::Request;
-use crate::disk::{Image, LocalDisk, Timing};
+use crate::disk::{Image, LocalDisk, Timing, failure};
 use crate::host::{HostDisk, HostError, MountError, Mounted, check};
 use crate::record::wire::Decoder;
 use crate::stack::scenario::{PlainFs, PlainSpec, Scenario, Stack};
@@ -109,8 +109,8 @@ impl Site for HostSite<'_> {
         let mut hung = None;
         for _ in 0..2 {
             let recorder = new_trace(overlay, self.plan.run, state.disk_bytes())?;
-            let (local, _events) =
-                LocalDisk::new(Some(state.clone()), Timing::default(), recorder)?;
+            let (local, events) =
+                LocalDisk::new(Some(state.clone()), Timing::default(), recorder.clone())?;
             let mut disk = match self.disk.take() {
                 Some(disk) => disk,
                 None => {
@@ -120,6 +120,11 @@ impl Site for HostSite<'_> {
             };
             disk.insert(Arc::new(local))?;
             let looked = self.look_once(&disk);
+            // What a disk of the lab's own failed to show is nothing of the state.
+            recorder.hand_over()?;
+            if let Some(reason) = failure(&events) {
+                bail!("the lab's disk failed: {reason}");
+            }
             match disk.check() {
                 Ok(()) => {
                     let observed = looked?;

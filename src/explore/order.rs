@@ -29,7 +29,11 @@ pub fn losses(outcome: &StateOutcome) -> Losses {
 impl Order {
     /// The next of `count` states to look at; `None` when all were.
     pub fn next(self, count: u32, done: &BTreeMap<u32, Losses>) -> Option<u32> {
-        let first_missing = (0..count).find(|index| !done.contains_key(index))?;
+        let dense = done.last_key_value().is_none_or(|(last, _)| *last as usize + 1 == done.len());
+        let first_missing = match dense {
+            true => Some(done.len() as u32).filter(|next| *next < count)?,
+            false => (0..count).find(|index| !done.contains_key(index))?,
+        };
         if self == Order::Ascending {
             return Some(first_missing);
         }

@@ -3,18 +3,18 @@
 //! One thread keeps the list and prepares states; workers look at them, each with a kernel of its own.
 
 use super::cuts::{PlannedCut, Which, plan_cuts};
-use super::options::ExploreOptions;
+use super::options::{ExploreOptions, In};
 use super::order::{Losses, Order, losses};
 use super::render;
 use super::report::{Cost, ExploreReport};
 use super::site::Site;
 use super::source::Source;
-use super::state::StateOutcome;
-use super::store::{PlanFile, Store};
+use super::state::{Place, StateOutcome};
+use super::store::{PlanFile, Store, StoreError};
 use super::sum::{Known, has_curve, sum};
 use super::worker::{Looked, Task, Worker};
 use crate::disk::{CrashModel, Image, StateCursor, StateId};
-use crate::guest::cache::digest_of_file;
+use crate::guest::cache::{digest_of_file, hex};
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
 use crate::trial::evidence::{self, Recording};
@@ -22,7 +22,8 @@ use crate::trial::facts::RunFacts;
 use crate::trial::inspect::Observation;
 use crate::verify::verdict::Verdict;
 use anyhow::{Context, Result, anyhow};
-use std::collections::{BTreeMap, VecDeque};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct Explored {
 pub fn run(options: &ExploreOptions, watch: &Watch) -> Result<Explored> {
     let started = Instant::now();
     let source = Source::open(options, watch)?;
+    let run = source.folder.path().display();
+    watch.note(format!("the run is {run}; explore that folder to go on should this be stopped"));
     let mut facts = source.facts.clone();
     let model = options.model.unwrap_or(facts.scenario.cut.crash_model);
     facts.scenario.cut.crash_model = model;
@@ -53,7 +56,7 @@ pub fn run(options: &ExploreOptions, watch: &Watch) -> Result<Explored> {
         .with_context(|| format!("the recording in {} cannot be explored", place.display()))?;
     let which = options.which.unwrap_or_else(|| suiting(model));
     let planned = plan_cuts(&recording.log, recording.acks(), model, which, facts.seed)?;
-    let (store, before) = open_store(&source, options, which, model, planned.len())?;
+    let (store, before) = open_store(&source, options, which, model, &facts, &planned)?;
     let console = store.path().join("console.log");
     let mut work = Work {
         facts: &facts,
@@ -66,7 +69,7 @@ pub fn run(options: &ExploreOptions, watch: &Watch) -> Result<Explored> {
         seen: VecDeque::new(),
         watch,
     };
-    work.take_up(before);
+    work.take_up(before)?;
     let site = |watch: &Watch| source.site(&facts, &console, watch);
     let (ended, starts) =
         with_workers(options, &facts, &recording, watch, site, |tasks, answers| {
@@ -82,18 +85,33 @@ fn open_store(
     options: &ExploreOptions,
     which: Which,
     model: CrashModel,
-    states: usize,
+    facts: &RunFacts,
+    planned: &[PlannedCut],
 ) -> Result<(Store, Vec<StateOutcome>)> {
-    let name = format!("explore-{model}-{}", which.to_string().replace(':', "-"));
+    let mut name = format!("explore-{model}-{}", which.to_string().replace(':', "-"));
+    if options.recovery_cuts > 0 {
+        name = format!("{name}-recovery-{}", options.recovery_cuts);
+    }
+    let judged = serde_json::to_vec(&(&facts.scenario, &facts.plan, places(planned)))?;
     let plan = PlanFile {
         format: super::store::FORMAT,
         model: model.to_string(),
         which: which.to_string(),
-        states: states as u32,
+        states: planned.len() as u32,
         recovery_cuts: options.recovery_cuts,
         trace_sha256: digest_of_file(&source.folder.trace())?,
+        judged_sha256: hex(&Sha256::digest(judged)),
+        plugpull: env!("CARGO_PKG_VERSION").to_owned(),
+        place: match options.place {
+            In::Guest => "guest".to_owned(),
+            In::Host => "host".to_owned(),
+        },
     };
     Ok(Store::open(&source.folder.path().join(name), &plan)?)
+}
+
+fn places(planned: &[PlannedCut]) -> Vec<Place> {
+    planned.iter().map(Place::from).collect()
 }
 
 /// What a model is explored by unless something else is asked for: every state where there is a
@@ -153,6 +171,7 @@ fn make_worker<'a, S: Site>(
         scratch: scratch.path().to_owned(),
         recovery_cuts: options.recovery_cuts,
         watch,
+        failed: 0,
     };
     Ok((worker, scratch))
 }
@@ -204,8 +223,15 @@ type Answer = (StateId, Result<Looked>);
 
 impl Work<'_> {
     /// Takes the outcomes of an earlier call.
-    fn take_up(&mut self, before: Vec<StateOutcome>) {
+    fn take_up(&mut self, before: Vec<StateOutcome>) -> Result<(), StoreError> {
+        let claims = self.facts.scenario.claim.len();
         for outcome in before {
+            let index = outcome.index;
+            let planned = self.planned.get(index as usize).map(Place::from);
+            if planned.as_ref() != Some(&outcome.place) || outcome.claims.len() != claims {
+                let path = self.store.path().join("states.jsonl");
+                return Err(StoreError::Foreign { path, index });
+            }
             match outcome.recovery_cut {
                 Some(_) => self.recoveries.push(outcome),
                 None => drop(self.outcomes.insert(outcome.index, outcome)),
@@ -213,11 +239,16 @@ impl Work<'_> {
         }
         // A state's own line comes last: without it the state is looked at again, with its recovery.
         let Work { outcomes, recoveries, .. } = self;
-        recoveries.retain(|again| outcomes.contains_key(&again.index));
+        let mut seen = BTreeSet::new();
+        recoveries.retain(|again| {
+            let cut = again.recovery_cut.as_ref().map(|place| place.cut);
+            outcomes.contains_key(&again.index) && seen.insert((again.index, cut))
+        });
         if !self.outcomes.is_empty() {
             let (known, all) = (self.outcomes.len(), self.planned.len());
             self.watch.note(format!("{known} of {all} states were looked at before"));
         }
+        Ok(())
     }
 
     /// Gives states to the workers, each its next when it is done with one, until all are known, the
@@ -308,7 +339,9 @@ impl Work<'_> {
         // The state itself comes last: with it the line of all that belongs to it is whole.
         self.keep_one(&outcome, &format!("state-{index:05}"), &observed)?;
         self.outcomes.insert(index, outcome);
-        self.seen.push_back((id, index, observed));
+        if self.outcomes[&index].was_looked_at() {
+            self.seen.push_back((id, index, observed));
+        }
         if self.seen.len() > REMEMBERED {
             self.seen.pop_front();
         }
@@ -321,8 +354,12 @@ impl Work<'_> {
         name: &str,
         observed: &Observation,
     ) -> Result<()> {
-        let verdict = outcome.verdict(&self.facts.scenario);
-        if verdict != Verdict::Held && !outcome.is_before_load(None) {
+        let against = match outcome.verdict(&self.facts.scenario) {
+            Verdict::Held => false,
+            Verdict::NotMeasured => !outcome.is_before_load(None),
+            Verdict::Violated | Verdict::HarnessBroken => true,
+        };
+        if against {
             self.store.keep_evidence(name, observed)?;
         }
         Ok(self.store.keep(outcome)?)

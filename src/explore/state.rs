@@ -117,6 +117,33 @@ impl StateOutcome {
         }
     }
 
+    /// The outcome of a state that could not be looked at, for this reason: nothing was measured.
+    pub fn not_looked_at(
+        (index, planned, id): (u32, &PlannedCut, StateId),
+        facts: &RunFacts,
+        because: &str,
+    ) -> StateOutcome {
+        let because = vec![format!("the state could not be looked at: {because}")];
+        let claim = StateClaim { verdict: Verdict::NotMeasured, because };
+        StateOutcome {
+            index,
+            place: planned.into(),
+            id: id.to_string(),
+            same_as: None,
+            recovery_cut: None,
+            claims: vec![claim; facts.scenario.claim.len()],
+            datasets: BTreeMap::new(),
+            was_read: false,
+            used_txg: None,
+            took_ms: 0,
+        }
+    }
+
+    /// Whether a kernel looked at it, or at one with the same bytes.
+    pub fn was_looked_at(&self) -> bool {
+        !self.datasets.is_empty() || self.was_read
+    }
+
     /// Whether nothing of the load was acked, or nothing of it durable, in this dataset or in all:
     /// then there was nothing to judge in what it holds.
     pub fn is_before_load(&self, dataset: Option<&str>) -> bool {

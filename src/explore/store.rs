@@ -29,6 +29,12 @@ pub struct PlanFile {
     pub recovery_cuts: u32,
     /// SHA-256 of the trace.
     pub trace_sha256: String,
+    /// SHA-256 of what is judged, and of the list: scenario with its claims, plan, planned cuts.
+    pub judged_sha256: String,
+    /// The tool: another version may judge otherwise.
+    pub plugpull: String,
+    /// Whose kernel looks.
+    pub place: String,
 }
 
 /// Why outcomes cannot be kept, or read again.
@@ -46,8 +52,8 @@ pub enum StoreError {
     },
     /// The folder holds another exploration.
     #[error(
-        "{} belongs to another list of states (an older version of the tool, or another trace); \
-         remove the folder to begin again",
+        "{} belongs to another exploration (other states, claims or trace, another kernel, or another \
+         version of the tool); remove the folder to begin again",
         path.display()
     )]
     Other {
@@ -63,6 +69,14 @@ pub enum StoreError {
         line: usize,
         /// What is wrong.
         why: serde_json::Error,
+    },
+    /// An outcome that is of no state of the list.
+    #[error("{}: the outcome of state {index} is not of this list of states; remove the folder to begin again", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it says of itself.
+        index: u32,
     },
     /// Another exploration of the same states is running.
     #[error("{} is being explored by another process", path.display())]
@@ -194,6 +208,9 @@ mod tests {
             states: 3,
             recovery_cuts: 0,
             trace_sha256: "00".to_owned(),
+            judged_sha256: "00".to_owned(),
+            plugpull: "0.1.0".to_owned(),
+            place: "guest".to_owned(),
         }
     }
 

@@ -152,7 +152,7 @@ fn claim(
             let at_the_cut = known.outcomes.get(&(known.planned.len() as u32).wrapping_sub(1));
             max_loss(spec, curve, at_the_cut.and_then(|last| last.claims.get(at)), implied)
         }
-        _ => over_all(&summed, all_known),
+        _ => over_all(&summed, all_known, known.which),
     };
     let broken = summed.harness_broken > 0;
     (summed.verdict, summed.because) = match broken {
@@ -210,7 +210,7 @@ fn counted(known: &Known, at: usize, spec: &ClaimSpec) -> ExploredClaim {
     summed
 }
 
-fn over_all(summed: &ExploredClaim, all_known: bool) -> Judgement {
+fn over_all(summed: &ExploredClaim, all_known: bool, which: Which) -> Judgement {
     let states = |n: u32| if n == 1 { "1 state".to_owned() } else { format!("{n} states") };
     if summed.violated > 0 {
         let looked = summed.held + summed.violated;
@@ -224,7 +224,13 @@ fn over_all(summed: &ExploredClaim, all_known: bool) -> Judgement {
     if summed.held == 0 {
         return Judgement::new(Verdict::NotMeasured, "in no state was there anything to judge");
     }
-    let held = Judgement::new(Verdict::Held, format!("held in {}", states(summed.held)));
+    let some = match which {
+        Which::Every => "",
+        Which::Sample { .. } => " (a sample of all that there are)",
+        Which::Seeds { .. } => " (of those that chance may leave)",
+        Which::At { .. } => " (in chosen places)",
+    };
+    let held = Judgement::new(Verdict::Held, format!("held in {}{some}", states(summed.held)));
     match all_known {
         true => held,
         false => held.bar_pass("not every state of the list was looked at yet"),

@@ -11,11 +11,15 @@ use crate::trial::evidence::Recording;
 use crate::trial::facts::RunFacts;
 use crate::trial::inspect::Observation;
 use crate::units::LabNs;
+use crate::verify::consistent::Recovery;
 use crate::workload::plan::splitmix64;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// So many states in a row that cannot be looked at end the exploration.
+const FAILED_MAX: u32 = 3;
 
 /// Looks at states, one after the other.
 pub struct Worker<'a, S> {
@@ -31,6 +35,8 @@ pub struct Worker<'a, S> {
     pub recovery_cuts: u32,
     /// Asked whether to stop.
     pub watch: &'a Watch,
+    /// States in a row that could not be looked at.
+    pub failed: u32,
 }
 
 /// A state that is to be looked at.
@@ -59,7 +65,11 @@ impl<S: Site> Worker<'_, S> {
         let Task { index, planned, state } = task;
         let overlay = self.scratch.join("overlay");
         let looked = Instant::now();
-        let observed = self.site.look(state.image.clone(), &overlay)?;
+        let observed = match self.site.look(state.image.clone(), &overlay) {
+            Ok(observed) => observed,
+            Err(error) => return self.not_looked_at(task, error),
+        };
+        self.failed = 0;
         let took_ms = looked.elapsed().as_millis() as u64;
         let evidence = self.recording.at(planned.cut, planned.until)?;
         let this = (*index, planned, state.id);
@@ -71,6 +81,21 @@ impl<S: Site> Worker<'_, S> {
         remove(&overlay)?;
         let outcome = StateOutcome { took_ms, ..outcome };
         Ok(Looked { outcome, observed, recoveries: recoveries? })
+    }
+
+    /// One odd state must not cost the others; where several in a row cannot be looked at it is the
+    /// lab that has to be looked at.
+    fn not_looked_at(&mut self, task: &Task, error: anyhow::Error) -> Result<Looked> {
+        self.failed += 1;
+        if self.failed >= FAILED_MAX || self.watch.is_cancelled() {
+            return Err(error);
+        }
+        let _ = std::fs::remove_file(self.scratch.join("overlay"));
+        let this = (task.index, &task.planned, task.state.id);
+        let outcome = StateOutcome::not_looked_at(this, self.facts, &format!("{error:#}"));
+        let recovery = Recovery::of_dead_guest(&self.facts.scenario.stack, None);
+        let observed = Observation { recovery, files: Vec::new() };
+        Ok(Looked { outcome, observed, recoveries: Vec::new() })
     }
 
     /// Cuts the power again while the state was being recovered, at some of the flushes of that.

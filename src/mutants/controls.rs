@@ -12,6 +12,7 @@ use crate::disk::{CrashModel, Image, StateCursor};
 use crate::explore::cuts::{Which, plan_cuts};
 use crate::explore::state::StateOutcome;
 use crate::guest::progress::{Progress, Watch};
+use crate::stack::scenario::{ClaimKind, Scenario};
 use crate::trial::folder::RunDir;
 use crate::trial::inspect::Observation;
 use crate::verify::verdict::Verdict;
@@ -114,6 +115,7 @@ fn row_of(honest: &Honest) -> ControlRow {
         scenario: honest.base.scenario,
         held: 0,
         not_judged: 0,
+        unmeasured: Vec::new(),
         runs: 0,
         alarms: Vec::new(),
         skipped: None,
@@ -128,15 +130,20 @@ fn look(
     quiet: &Watch,
     tell: &dyn Fn(),
 ) -> Result<ControlRow> {
-    let started = Instant::now();
-    let wanted = (options.controls * honest.share).div_ceil(100);
+    let mut started = Instant::now();
+    let wanted = options.controls.saturating_mul(honest.share).div_ceil(100);
     let mut row = row_of(honest);
-    let in_time = || started.elapsed() < honest.budget;
-    while row.runs == 0 || (row.held < wanted && row.alarms.is_empty() && in_time()) {
-        let seed = options.seed + 1000 + u64::from(row.runs);
+    while row.runs == 0
+        || (row.held < wanted && row.alarms.is_empty() && started.elapsed() < honest.budget)
+    {
+        let seed = options.seed.wrapping_add(1000 + u64::from(row.runs));
         let run = Recorded::new(&honest.base, &[], seed, options, scratch, quiet)
             .with_context(|| format!("the control {} was not recorded", honest.base.scenario))?;
         row.runs += 1;
+        if row.runs == 1 {
+            // What has to be made once, such as a guest's image, is not of its time.
+            started = Instant::now();
+        }
         let mut kernel = run.kernel(scratch, quiet)?;
         for model in honest.models.iter().copied() {
             let facts = run.facts_under(model);
@@ -153,7 +160,7 @@ fn look(
             let mut cursor = StateCursor::new(log, &blank, model)?;
             for (index, planned) in planned.iter().enumerate() {
                 quiet.check()?;
-                if (wanted > 0 && row.held >= wanted) || !in_time() {
+                if (wanted > 0 && row.held >= wanted) || started.elapsed() >= honest.budget {
                     break;
                 }
                 let state = cursor.at(planned.cut, planned.seed)?;
@@ -161,7 +168,10 @@ fn look(
                 let (outcome, observed) = kernel.look(&facts, &recording, place, &state)?;
                 match outcome.verdict(&facts.scenario) {
                     Verdict::Held => row.held += 1,
-                    Verdict::NotMeasured => row.not_judged += 1,
+                    Verdict::NotMeasured if is_early(&outcome, &facts.scenario) => {
+                        row.not_judged += 1;
+                    }
+                    Verdict::NotMeasured => row.unmeasured.extend(reason(&outcome)),
                     Verdict::Violated | Verdict::HarnessBroken => {
                         row.alarms.push(keep(&run, model, &outcome, &observed, &options.runs)?);
                     }
@@ -175,6 +185,22 @@ fn look(
         }
     }
     Ok(row)
+}
+
+/// Whether nothing of the load was there yet to be judged, in a file system that was found whole.
+fn is_early(outcome: &StateOutcome, scenario: &Scenario) -> bool {
+    let mut pairs = outcome.claims.iter().zip(&scenario.claim);
+    pairs.all(|(claim, spec)| match spec.kind {
+        ClaimKind::Consistent => claim.verdict == Verdict::Held,
+        ClaimKind::MaxLoss => true,
+        _ => claim.verdict == Verdict::Held || outcome.is_before_load(spec.dataset.as_deref()),
+    })
+}
+
+/// Why a state could not be judged.
+fn reason(outcome: &StateOutcome) -> Option<String> {
+    let unknown = outcome.claims.iter().filter(|claim| claim.verdict == Verdict::NotMeasured);
+    unknown.flat_map(|claim| claim.because.first()).next().cloned()
 }
 
 /// Keeps the run and the state of an alarm. Returns what to tell.

@@ -86,10 +86,15 @@ fn control_line(control: &ControlRow) -> String {
         0 => "no alarm".to_owned(),
         n => format!("{n} ALARMS: {}", control.alarms.join("; ")),
     };
-    format!(
+    let mut line = format!(
         "control {}: {} states held in {} runs, {alarms} ({} with nothing to judge yet)",
         control.scenario, control.held, control.runs, control.not_judged
-    )
+    );
+    if let Some(first) = control.unmeasured.first() {
+        let n = control.unmeasured.len();
+        line = format!("{line}; {n} could not be judged, the first because {first}");
+    }
+    line
 }
 
 fn sum(table: &KillTable) -> String {

@@ -78,6 +78,9 @@ pub struct ControlRow {
     pub held: u32,
     /// States in which there was nothing to judge yet.
     pub not_judged: u32,
+    /// Why others could not be judged, one sentence a state.
+    #[serde(default)]
+    pub unmeasured: Vec<String>,
     /// Recordings.
     pub runs: u32,
     /// Alarms, each with its place.
@@ -128,7 +131,8 @@ impl KillTable {
         let alarm = self.controls.iter().any(|row| !row.alarms.is_empty());
         let held: u32 = self.controls.iter().map(|row| row.held).sum();
         let untried = self.mutants.iter().any(|row| row.skipped)
-            || self.controls.iter().any(|row| row.skipped.is_some())
+            || self.controls.iter().any(|row| row.skipped.is_some() || !row.unmeasured.is_empty())
+            || (self.controls_asked > 0 && self.controls.iter().any(|row| row.held == 0))
             || held < self.controls_asked;
         self.exit_code = match (wrong || alarm, untried) {
             (true, _) => 1,
@@ -164,6 +168,7 @@ pub(super) mod tests {
             scenario: "ext4",
             held: 2000,
             not_judged: 7,
+            unmeasured: Vec::new(),
             runs: 4,
             alarms: Vec::new(),
             skipped: None,

@@ -17,12 +17,12 @@ use crate::explore::cuts::{Place, PlannedCut, Which, Why, plan_cuts};
 use crate::explore::state::StateOutcome;
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
-use crate::trial::evidence::{self, Recording};
+use crate::trial::evidence::{self, EvidenceError, Recording};
 use crate::trial::folder::RunDir;
 use crate::trial::inspect::Observation;
 use crate::units::LabNs;
 use crate::verify::verdict::Verdict;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
@@ -305,6 +305,12 @@ impl Work<'_> {
         if let (Class::Ends(_), Err(error)) =
             (mutant.expected.class, faulty.evidence(CrashModel::DropUnflushed))
         {
+            // Any other end would say nothing about the fault.
+            ensure!(
+                matches!(error, EvidenceError::NoFlushBehindSetUp | EvidenceError::SetUpNotDurable),
+                "the run with {} ended otherwise than named: {error}",
+                mutant.name
+            );
             let mut cell = Cell::default();
             let ended = Reported { verdict: error.verdict(), of_class: 0 };
             for before in said {
@@ -342,7 +348,7 @@ impl Work<'_> {
         let facts = control.facts_under(model);
         let recording = control.evidence(model)?;
         let (before, observed) = at_its_cut(control, &recording, kernel)?;
-        let other = self.record(&mutant.base, &[], self.options.seed + 1)?;
+        let other = self.record(&mutant.base, &[], self.options.seed.wrapping_add(1))?;
         let foreign = match tampering {
             Tampering::ForeignFiles => {
                 let mut kernel = other.kernel(self.scratch, &self.quiet)?;
@@ -395,7 +401,7 @@ fn after_acks(
     let wanted = ACKS[usize::from(in_guest)];
     let states = NonZeroU32::new(2 * wanted).unwrap_or(NonZeroU32::MIN);
     let which = Which::At { place: Place::AfterAck, states };
-    let mut planned = plan_cuts(&recording.log, &recording.acks(), model, which, seed)?;
+    let mut planned = plan_cuts(&recording.log, recording.acks(), model, which, seed)?;
     planned.drain(..planned.len().saturating_sub(wanted as usize));
     Ok(planned)
 }

@@ -182,9 +182,14 @@ impl Recorder {
         self.lock().cut.is_some()
     }
 
+    /// Hands all entries to the kernel: whoever opens the file now finds them.
+    pub fn hand_over(&self) -> Result<(), TraceError> {
+        self.0.flush(&mut self.lock())
+    }
+
     /// Hands all entries to the kernel, and waits until they are on the lab's own disk.
     pub fn sync(&self) -> Result<(), TraceError> {
-        self.0.flush(&mut self.lock())?;
+        self.hand_over()?;
         self.0.file.sync_data().map_err(|source| TraceError::Io {
             what: "sync",
             path: self.0.path.clone(),
@@ -279,8 +284,11 @@ impl Inner {
     }
 
     fn flush(&self, state: &mut State) -> Result<(), TraceError> {
-        match state.failed {
-            Some(_) => Ok(()),
+        match &state.failed {
+            Some(why) => {
+                let source = io::Error::other(why.clone());
+                Err(TraceError::Io { what: "write", path: self.path.clone(), source })
+            }
             None => state.tail.flush().map_err(|source| self.fail(state, source)),
         }
     }

@@ -86,14 +86,18 @@ fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
     Ok(files)
 }
 
+/// What went wrong with the guest itself, if that is what an error says.
+pub fn guest_error(error: &anyhow::Error) -> Option<&GuestError> {
+    match error.downcast_ref() {
+        Some(StackError::Guest(guest)) => Some(guest),
+        _ => error.downcast_ref::<GuestError>(),
+    }
+}
+
 /// A kernel that dies over a state is an outcome of that state; a guest that was lost otherwise is
 /// an error of the trial.
 fn died(error: anyhow::Error, scenario: &Scenario) -> Result<Observation> {
-    let of_guest = match error.downcast_ref() {
-        Some(StackError::Guest(guest)) => Some(guest),
-        _ => error.downcast_ref::<GuestError>(),
-    };
-    match of_guest {
+    match guest_error(&error) {
         Some(GuestError::Ended { console, .. })
             if DEATH.iter().any(|word| console.contains(word)) =>
         {

@@ -11,7 +11,7 @@ use super::render;
 use super::report::{TrialReport, Versions};
 use super::stages::Stages;
 use crate::cut::script::CutScript;
-use crate::disk::{DiskConfig, DiskServer, Image, LiveStore, Timing, crash_state};
+use crate::disk::{DiskConfig, DiskServer, Image, LiveStore, Timing, crash_state, failure};
 use crate::guest::progress::Watch;
 use crate::guest::run_folder::RunFolder;
 use crate::guest::{GuestConfig, Lab, Start};
@@ -20,7 +20,7 @@ use crate::stack::settings;
 use crate::trace::{Recorder, TraceHeader};
 use crate::units::RunId;
 use crate::workload::plan::Plan;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -246,7 +246,12 @@ fn observe(
     let sockets = RunFolder::new()?;
     let socket = sockets.path().join("disk");
     let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };
-    let (disk, _events) = DiskServer::start(config, recorder)?;
+    let (disk, events) = DiskServer::start(config, recorder)?;
     let mut guest = setting.lab.start(how, Some(&folder.recovery_console()))?;
-    inspect::run(&mut guest, &disk, &setting.scenario, &setting.plan, watch)
+    let observed = inspect::run(&mut guest, &disk, &setting.scenario, &setting.plan, watch);
+    // What a disk of the lab's own failed to show is nothing of the state.
+    match failure(&events) {
+        Some(reason) => bail!("the lab's disk failed: {reason}"),
+        None => observed,
+    }
 }

@@ -14,6 +14,7 @@ use super::timing::{Channels, Timing};
 use super::uberblock;
 use crate::trace::{Command, Recorder, Request, RequestNo, TraceError};
 use crate::units::{LabNs, SECTOR_BYTES, Txg};
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -129,6 +130,23 @@ impl Device {
     /// From now on another disk hears every request and every answer, in their order.
     pub fn tell_too(&self, other: LiveStore) {
         self.lock().beside = Some(other);
+    }
+
+    /// The byte ranges that hold data, ascending; a gap of at most `gap_bytes` counts as data.
+    pub fn data_ranges(&self, gap_bytes: u64) -> Vec<Range<u64>> {
+        let sector_bytes = SECTOR_BYTES as u64;
+        let live = self.lock();
+        let pieces = live.extents.pieces(0, self.base.disk_bytes() / sector_bytes);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for piece in pieces.filter(|piece| piece.position.is_some()) {
+            let (from, to) = (piece.sector, piece.sector + piece.sectors);
+            let (from, to) = (from * sector_bytes, to * sector_bytes);
+            match ranges.last_mut() {
+                Some(last) if from <= last.end + gap_bytes => last.end = to,
+                _ => ranges.push(from..to),
+            }
+        }
+        ranges
     }
 
     /// Bytes of memory that the store's map holds.

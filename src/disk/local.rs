@@ -13,6 +13,7 @@ use super::server::DiskError;
 use super::timing::Timing;
 use crate::trace::{Command, Recorder, lab_now};
 use crate::units::SECTOR_BYTES;
+use std::ops::Range;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -66,6 +67,11 @@ impl LocalDisk {
     ) -> Result<(LocalDisk, Receiver<DiskEvent>), DiskError> {
         let (device, events) = Device::on(base, timing, recorder)?;
         Ok((LocalDisk { device }, events))
+    }
+
+    /// The byte ranges that hold data, ascending; a gap of at most `gap_bytes` counts as data.
+    pub fn data_ranges(&self, gap_bytes: u64) -> Vec<Range<u64>> {
+        self.device.data_ranges(gap_bytes)
     }
 
     /// Size of the disk.

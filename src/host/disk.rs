@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Data that lie no further apart are read at once.
+const GAP_BYTES: u64 = 64 << 10;
+
 /// A disk of the lab as a block device of this machine. Nothing of it outlives the process.
 #[derive(Debug)]
 pub struct HostDisk {
@@ -71,7 +74,9 @@ impl HostDisk {
             return Err(HostError::Size { disk, exported });
         }
         let step = self.guard.limit("insert a disk", self.limit);
+        let ranges = disk.data_ranges(GAP_BYTES);
         self.device.replace(|| self.slot.set(Some(disk)))?;
+        self.device.ask_for(&ranges);
         drop(step);
         self.guard.check()
     }

@@ -5,7 +5,8 @@ use crate::record::wire::FILE_BYTES_MAX;
 use crate::units::StreamId;
 use crate::workload::plan::{Pattern, Plan, StreamPlan, WriterFault};
 use crate::workload::target::new_path;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::PathBuf;
 
 /// More bodies (240 MB) would crowd out the guest's memory.
 pub const BODIES_MAX: u32 = 1 << 16;
@@ -60,30 +61,26 @@ pub fn check(plan: &Plan) -> Result<(), BadPlan> {
     if plan.bodies == 0 || plan.bodies > BODIES_MAX {
         return Err(BadPlan::Bodies(plan.bodies));
     }
-    for (rank, stream) in plan.streams.iter().enumerate() {
+    let (mut ids, mut paths) = (HashSet::new(), HashSet::new());
+    for stream in &plan.streams {
         check_stream(stream)?;
-        for earlier in &plan.streams[..rank] {
-            if earlier.id == stream.id {
-                return Err(BadPlan::SameStream(stream.id));
-            }
-            if let Some(path) = shared_path(earlier, stream) {
-                return Err(BadPlan::SamePath(path));
+        if !ids.insert(stream.id) {
+            return Err(BadPlan::SameStream(stream.id));
+        }
+        for path in paths_of(stream) {
+            if let Some(path) = paths.replace(path) {
+                return Err(BadPlan::SamePath(path.display().to_string()));
             }
         }
     }
     Ok(())
 }
 
-/// A path that both streams write: a stream that replaces its file has a second one.
-fn shared_path(one: &StreamPlan, other: &StreamPlan) -> Option<String> {
-    let paths = |stream: &StreamPlan| {
-        let own = Path::new(&stream.path).to_owned();
-        let new = (stream.pattern == Pattern::Replace).then(|| new_path(&own));
-        std::iter::once(own).chain(new).collect::<Vec<_>>()
-    };
-    let others = paths(other);
-    let shared = paths(one).into_iter().find(|path| others.contains(path));
-    shared.map(|path| path.display().to_string())
+/// What a stream writes: one that replaces its file has a second one.
+fn paths_of(stream: &StreamPlan) -> impl Iterator<Item = PathBuf> {
+    let own = PathBuf::from(&stream.path);
+    let new = (stream.pattern == Pattern::Replace).then(|| new_path(&own));
+    std::iter::once(own).chain(new)
 }
 
 fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {

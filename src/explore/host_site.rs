@@ -6,11 +6,10 @@ use super::site::Site;
 use crate::agent::load::Load;
 use crate::agent::protocol::Request;
 use crate::disk::{Image, LocalDisk, Timing, failure};
-use crate::host::{HostDisk, HostError, MountError, Mounted, check};
-use crate::record::wire::Decoder;
+use crate::host::{HostDisk, MountError, Mounted, check};
 use crate::stack::scenario::{PlainFs, PlainSpec, Scenario, Stack};
 use crate::trial::host::safe_options;
-use crate::trial::inspect::Observation;
+use crate::trial::inspect::{Observation, ReadBack};
 use crate::trial::run::new_trace;
 use crate::verify::consistent::{PlainRecovery, Recovery, Step};
 use crate::workload::plan::Plan;
@@ -57,7 +56,6 @@ impl<'a> HostSite<'a> {
         let options = safe_options(self.fs, self.spec);
         let mounted = match disk.mount(self.fs.name(), &options) {
             Ok(mounted) => mounted,
-            Err(MountError::Refused { .. }) if disk.check().is_err() => bail!(disk_died(disk)),
             Err(error @ MountError::Refused { .. }) => {
                 recovery.mount = Step::Failed(error.to_string());
                 return Ok(Observation { recovery: Recovery::Plain(recovery), files });
@@ -81,24 +79,16 @@ impl<'a> HostSite<'a> {
         mounted: &Mounted,
     ) -> Result<Vec<crate::record::observed::ObservedFile>> {
         let plan = self.scenario.plan_at(mounted.path(), self.plan.run, self.plan.seed);
-        let (mut decoder, mut files) = (Decoder::default(), Vec::new());
+        let mut back = ReadBack::default();
         let mut take = |part: &[u8]| {
-            let file = decoder.part(part).map_err(std::io::Error::other)?;
-            files.extend(file);
+            back.take(part);
             Ok(())
         };
         let step = disk.limited("read every record back");
         let read = self.reader.handle(Request::Observe(plan), &mut take);
         drop(step);
         read.map_err(anyhow::Error::msg).context("the files could not be read back")?;
-        Ok(files)
-    }
-}
-
-fn disk_died(disk: &HostDisk) -> HostError {
-    match disk.check() {
-        Err(error) => error,
-        Ok(()) => HostError::FileSystem("the device".to_owned()),
+        back.finish(self.plan)
     }
 }
 

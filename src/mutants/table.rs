@@ -6,42 +6,32 @@ use crate::stack::scenario::ClaimKind;
 use crate::verify::outcome::Outcome;
 use crate::verify::verdict::Verdict;
 
+/// A plain file system on this machine's own kernel, as it is.
+const fn on_host(scenario: &'static str, sets: &'static [&'static str]) -> Base {
+    Base { scenario, sets, in_guest: false, fua: false }
+}
+
 /// A short load is enough: a record a millisecond.
-const EXT4: Base =
-    Base { scenario: "ext4", sets: &["cut.load_seconds=0.8"], in_guest: false, fua: false };
+const EXT4: Base = on_host("ext4", &["cut.load_seconds=0.8"]);
 /// Some hundred records are filled in by writes of many blocks, and few of them overwritten.
-const EXT4_WIDE: Base = Base {
-    scenario: "ext4",
-    sets: &[
+const EXT4_WIDE: Base = on_host(
+    "ext4",
+    &[
         "cut.load_seconds=0.6",
         "data.stream=[{pattern=\"append\"},{pattern=\"overwrite\",slots=2048}]",
     ],
-    in_guest: false,
-    fua: false,
-};
+);
 /// What a replaced file leaves is trimmed.
-const EXT4_DISCARD: Base = Base {
-    scenario: "ext4",
-    sets: &["cut.load_seconds=0.8", "stack.mount_options=discard"],
-    in_guest: false,
-    fua: false,
-};
-const EXT4_WRITEBACK: Base = Base {
-    scenario: "ext4",
-    sets: &["cut.load_seconds=0.8", "stack.mount_options=data=writeback,noauto_da_alloc"],
-    in_guest: false,
-    fua: false,
-};
-const EXT4_RENAME: Base = Base {
-    scenario: "ext4",
-    sets: &["cut.load_seconds=0.8", "config.fault=rename-without-fsync"],
-    in_guest: false,
-    fua: false,
-};
-const XFS: Base =
-    Base { scenario: "xfs", sets: &["cut.load_seconds=0.8"], in_guest: false, fua: false };
-const BTRFS: Base =
-    Base { scenario: "btrfs", sets: &["cut.load_seconds=0.8"], in_guest: false, fua: false };
+const EXT4_DISCARD: Base =
+    on_host("ext4", &["cut.load_seconds=0.8", "stack.mount_options=discard"]);
+const EXT4_WRITEBACK: Base = on_host(
+    "ext4",
+    &["cut.load_seconds=0.8", "stack.mount_options=data=writeback,noauto_da_alloc"],
+);
+const EXT4_RENAME: Base =
+    on_host("ext4", &["cut.load_seconds=0.8", "config.fault=rename-without-fsync"]);
+const XFS: Base = on_host("xfs", &["cut.load_seconds=0.8"]);
+const BTRFS: Base = on_host("btrfs", &["cut.load_seconds=0.8"]);
 /// Each fsync commits the journal, and no other flush stands beside it.
 const EXT4_FUA: Base = Base {
     scenario: "ext4",

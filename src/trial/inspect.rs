@@ -7,7 +7,7 @@ use crate::guest::error::GuestError;
 use crate::guest::progress::Watch;
 use crate::guest::running::Guest;
 use crate::record::observed::ObservedFile;
-use crate::record::wire::Decoder;
+use crate::record::wire::{Decoder, WireError};
 use crate::stack::build::StackError;
 use crate::stack::recover::{StateDisks, recover};
 use crate::stack::scenario::Scenario;
@@ -71,19 +71,40 @@ fn check_and_read(
 }
 
 fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
-    let (mut decoder, mut files, mut bad) = (Decoder::default(), Vec::new(), None);
-    let mut take = |part: Vec<u8>| match decoder.part(&part) {
-        Ok(file) => files.extend(file),
-        Err(error) => bad = bad.take().or(Some(error)),
-    };
+    let mut read = ReadBack::default();
+    let mut take = |part: Vec<u8>| read.take(&part);
     guest.control.call_with_blobs(Request::Observe(plan.clone()), READ_BACK, &mut take)?;
-    if let Some(error) = bad {
-        return Err(error).context("what the guest read back cannot be decoded");
+    read.finish(plan)
+}
+
+/// Gathers what a reader sends of the streams' files.
+#[derive(Debug, Default)]
+pub struct ReadBack {
+    decoder: Decoder,
+    files: Vec<ObservedFile>,
+    bad: Option<WireError>,
+}
+
+impl ReadBack {
+    /// Takes the next part.
+    pub fn take(&mut self, part: &[u8]) {
+        match self.decoder.part(part) {
+            Ok(file) => self.files.extend(file),
+            Err(error) => self.bad = self.bad.take().or(Some(error)),
+        }
     }
-    if decoder.is_within_a_file() || files.len() != plan.streams.len() {
-        bail!("the guest read back {} of {} files", files.len(), plan.streams.len());
+
+    /// The files: one for each of the plan's streams, each whole, or none can be judged.
+    pub fn finish(self, plan: &Plan) -> Result<Vec<ObservedFile>> {
+        let ReadBack { decoder, files, bad } = self;
+        if let Some(error) = bad {
+            return Err(error).context("what was read back cannot be decoded");
+        }
+        if decoder.is_within_a_file() || files.len() != plan.streams.len() {
+            bail!("{} of {} files were read back", files.len(), plan.streams.len());
+        }
+        Ok(files)
     }
-    Ok(files)
 }
 
 /// What went wrong with the guest itself, if that is what an error says.
@@ -106,5 +127,41 @@ fn died(error: anyhow::Error, scenario: &Scenario) -> Result<Observation> {
             Ok(Observation { recovery, files: Vec::new() })
         }
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing::plan;
+    use crate::record::wire::encode;
+
+    /// What a reader sends of the first `count` files of a plan, in parts.
+    fn parts(plan: &Plan, count: usize) -> Vec<Vec<u8>> {
+        let mut parts = Vec::new();
+        for stream in &plan.streams[..count] {
+            let file = ObservedFile { stream: stream.id, size: None, blocks: Vec::new() };
+            let mut keep = |part: &[u8]| {
+                parts.push(part.to_vec());
+                Ok(())
+            };
+            encode(&file, &mut keep).expect("encoded");
+        }
+        parts
+    }
+
+    #[test]
+    fn files_that_did_not_all_come_are_no_observation() {
+        let plan = plan();
+        let read = |parts: &[Vec<u8>]| {
+            let mut read = ReadBack::default();
+            parts.iter().for_each(|part| read.take(part));
+            read.finish(&plan)
+        };
+        let all = plan.streams.len();
+        assert_eq!(read(&parts(&plan, all)).expect("control").len(), all);
+        let error = read(&parts(&plan, all - 1)).expect_err("one is missing").to_string();
+        assert!(error.contains(&format!("{} of {all} files", all - 1)), "{error}");
+        assert!(read(&[vec![0xff; 3]]).is_err(), "not a part");
     }
 }

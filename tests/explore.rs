@@ -162,6 +162,69 @@ fn an_exploration_that_was_killed_goes_on_where_it_was() {
     assert_eq!(indices.len(), each.len(), "no state was looked at twice");
 }
 
+/// What the lab's own disk cannot show is nothing of the state: an honest one was called violated when
+/// the scratch folder was full, and stayed so.
+#[test]
+fn a_full_scratch_folder_is_an_error_and_no_state_s_fault() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "3", "--load-seconds", "0.5"];
+    let recorded = Explored::new(&[&words[..], &["--budget", "0s"]].concat());
+    let run_folder = recorded.run();
+    let place = run_folder.to_str().expect("a path");
+    // A file system of its own over the scratch folders, for this process alone.
+    let script =
+        "mount -t tmpfs -o size=24k,mode=700 none \"/tmp/plugpull-$(id -u)\" && exec \"$@\"";
+    let tool = env!("CARGO_BIN_EXE_plugpull");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh", tool, "explore", place])
+        .args(["--in", "host", "--cuts", "sample:20", "--workers", "1"])
+        .output()
+        .expect("unshare");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("No space left"), "{errors}");
+    let lines = run_folder.join("explore-drop-unflushed-sample-20/states.jsonl");
+    let kept = std::fs::read_to_string(&lines).unwrap_or_default();
+    assert!(!kept.contains("\"violated\""), "{kept}");
+    let (json, code) = explore(&[place, "--in", "host", "--cuts", "sample:20"]);
+    let verdict = |kind, dataset| claim(&json, kind, dataset)["verdict"].clone();
+    assert_eq!(verdict("consistent", None), "held", "{json:#}");
+    assert_eq!((verdict("durable", Some("data")), code), ("held".into(), 0), "{json:#}");
+}
+
+#[test]
+fn outcomes_of_other_claims_or_of_no_state_of_the_list_are_not_taken_up() {
+    let _alone = alone();
+    let words = ["ext4", "--in", "host", "--seed", "3", "--load-seconds", "0.5"];
+    let explored = Explored::new(&[&words[..], &["--cuts", "sample:4"]].concat());
+    let run_folder = explored.run();
+    let again = ["explore", run_folder.to_str().expect("a path"), "--in", "host"];
+    let again = || run(&[&again[..], &["--cuts", "sample:4"]].concat());
+    assert_eq!(again().status.code(), Some(0), "control");
+    let refused = |path: &Path, change: fn(&str) -> String, said: &str| {
+        let text = std::fs::read_to_string(path).expect("a file");
+        let changed = change(&text);
+        assert_ne!(changed, text);
+        std::fs::write(path, changed).expect("changed");
+        let output = again();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(said), "{errors}");
+        std::fs::write(path, text).expect("as before");
+    };
+    let lines = run_folder.join("explore-drop-unflushed-sample-4/states.jsonl");
+    let no_claims = |text: &str| {
+        let mut line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        line["claims"] = Value::Array(Vec::new());
+        format!("{line}\n")
+    };
+    refused(&lines, no_claims, "not of this list");
+    refused(&lines, |text| text.replacen("\"index\":0", "\"index\":99999", 1), "not of this list");
+    let other_claim = |text: &str| text.replacen("\"intact\"", "\"consistent\"", 1);
+    refused(&run_folder.join("facts.json"), other_claim, "belongs to another exploration");
+    assert_eq!(again().status.code(), Some(0), "control");
+}
+
 #[test]
 fn a_trace_that_goes_out_as_a_dm_log_writes_log_and_comes_back_has_the_same_states() {
     let _alone = alone();

@@ -76,8 +76,11 @@ fn newest(file: &ObservedFile) -> Seq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::log::{Acked, StreamHistory};
+    use crate::history::message::Ack;
     use crate::record::observed::Summary;
-    use crate::units::{EventNo, StreamId};
+    use crate::stack::settings;
+    use crate::units::{EventNo, RunId, StreamId};
 
     fn file(seqs: &[u64]) -> ObservedFile {
         let record = |seq: &u64| {
@@ -104,5 +107,50 @@ mod tests {
         }
         assert!(difference(&real, &[]).is_some());
         assert_eq!(records(&real), 3);
+    }
+
+    /// Operation n starts at 100 n, its write returns at 100 n + 40.
+    fn ack(n: u64) -> Acked {
+        let ack = Ack {
+            seq: Seq(n),
+            start: EventNo(3 * n),
+            done: EventNo(3 * n + 1),
+            end: EventNo(3 * n + 2),
+            start_ns: GuestNs(100 * n),
+            done_ns: GuestNs(100 * n + 40),
+            end_ns: GuestNs(100 * n + 60),
+            digest: [0; 8],
+        };
+        Acked { ack, entry: n }
+    }
+
+    #[test]
+    fn survivors_other_than_the_groups_hold_and_none_to_predict_are_disagreements() {
+        let mut scenario = settings::load(settings::DEFAULT, &[]).expect("the default");
+        let plan = scenario.plan(RunId([1; 16]), 7);
+        let mut history = History::default();
+        let mut files = Vec::new();
+        for stream in &plan.streams {
+            let acked = (1..=3).map(ack).collect();
+            let said = StreamHistory { acked, ..StreamHistory::default() };
+            history.streams.insert(stream.id, said);
+            files.push(ObservedFile { stream: stream.id, ..file(&[1, 2]) });
+        }
+        let at = |scenario: &Scenario, files: &[ObservedFile], birth| {
+            predicted(scenario, &plan, &history, files, GuestNs(birth))
+        };
+        assert_eq!(at(&scenario, &files, 260), Ok(4), "control: two had returned, none straddles");
+        assert_eq!(at(&scenario, &files, 220), Ok(4), "the second straddles the birth");
+        assert!(at(&scenario, &files, 150).is_err(), "the second is too much");
+        assert!(at(&scenario, &files, 350).is_err(), "the third is missing");
+        assert!(
+            at(&scenario, &files[1..], 260).is_ok(),
+            "the first is billing's, which is not asked"
+        );
+        assert!(at(&scenario, &files[2..], 260).is_err(), "a stream was not read back");
+        for dataset in scenario.dataset.values_mut() {
+            dataset.sync = Sync::Standard;
+        }
+        assert!(at(&scenario, &files, 260).is_err(), "nothing is predicted, so nothing agrees");
     }
 }

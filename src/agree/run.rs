@@ -6,7 +6,7 @@ use crate::disk::{CrashModel, Image, LiveStore, crash_state};
 use crate::explore::guest_site::GuestSite;
 use crate::explore::site::Site;
 use crate::guest::Start;
-use crate::guest::cache::hex;
+use crate::guest::cache::{digest_of_file, hex};
 use crate::guest::disk::{DiskBus, DiskSource};
 use crate::guest::progress::{Progress, Watch};
 use crate::guest::run_folder::RunFolder;
@@ -21,7 +21,6 @@ use crate::units::Txg;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// Bytes that are hashed at once.
@@ -63,7 +62,7 @@ fn one(options: &TrialOptions, watch: &Watch) -> Result<(Cut, String)> {
     let evidence = recording.at_its_cut()?;
     let blank = Image::blank(recording.log.header.disk_bytes)?;
     let state = crash_state(&recording.log, &blank, recording.log.cut_entry(), model, facts.seed)?;
-    let (real_digest, traced_digest) = (digest_of_medium(&medium)?, digest_of_image(&state)?);
+    let (real_digest, traced_digest) = (digest_of_file(&medium)?, digest_of_image(&state)?);
 
     let console = setting.folder.recovery_console();
     let (scenario, plan) = (&setting.scenario, &setting.plan);
@@ -126,18 +125,6 @@ fn check(
     let row = evidence.history.txgs.get(&next);
     let birth = row.ok_or_else(|| format!("the guest did not say when txg {next} was born"))?.birth;
     predicted(&facts.scenario, &facts.plan, &evidence.history, &real.files, birth)
-}
-
-fn digest_of_medium(path: &Path) -> Result<String> {
-    let mut file = File::open(path)?;
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut sha = Sha256::new();
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(hex(&sha.finalize())),
-            bytes => sha.update(&piece[..bytes]),
-        }
-    }
 }
 
 fn digest_of_image(image: &Image) -> Result<String> {

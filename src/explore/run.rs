@@ -362,7 +362,11 @@ impl Work<'_> {
         if against {
             self.store.keep_evidence(name, observed)?;
         }
-        Ok(self.store.keep(outcome)?)
+        // One that could not be looked at is looked at again when the exploration goes on.
+        match outcome.was_looked_at() {
+            true => Ok(self.store.keep(outcome)?),
+            false => Ok(()),
+        }
     }
 
     fn finish(self, starts: u32, started: Instant) -> Result<(ExploreReport, PathBuf)> {

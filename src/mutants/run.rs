@@ -289,7 +289,7 @@ impl Work<'_> {
             for (nth, part) in instants(mutant).iter().enumerate() {
                 self.watch.check()?;
                 let instant = LabNs(recording.begin.0 + (load_ns * part) as u64);
-                let planned = cut_at(&recording.log, instant, facts.seed + nth as u64);
+                let planned = cut_at(&recording.log, instant, facts.seed.wrapping_add(nth as u64));
                 let state = cursor.at(planned.cut, planned.seed)?;
                 said.push(kernel.look(&facts, &recording, (0, &planned), &state)?.0);
             }

@@ -3,10 +3,10 @@
 
 use super::facts::{self, RunFacts};
 use super::folder::RunDir;
-use super::live::{Collector, SET_UP_WRITTEN};
+use super::live::{Collector, SET_UP_WRITTEN, sample};
 use super::options::TrialOptions;
 use super::report::Versions;
-use super::run::{keep, new_run_id, new_trace, timing};
+use super::run::{check_runs, keep, make_folder, new_run_id, new_trace, timing};
 use super::stages::Stages;
 use crate::agent::load::Load;
 use crate::agent::protocol::Request;
@@ -18,7 +18,7 @@ use crate::guest::progress::Watch;
 use crate::host::{HostDisk, make};
 use crate::stack::scenario::{PlainFs, PlainSpec, Scenario, Stack};
 use crate::stack::settings;
-use crate::trace::{ClockSample, Recorder, lab_now};
+use crate::trace::{Recorder, lab_now};
 use crate::workload::clock;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -41,15 +41,11 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 pub fn record_in_host(options: &TrialOptions, watch: &Watch) -> Result<(RunDir, RunFacts)> {
     let scenario = settings::load(&options.scenario, &options.sets)?;
     let (fs, spec) = plain(&scenario)?;
-    RunDir::check(&options.runs)
-        .with_context(|| format!("cannot write in {}", options.runs.display()))?;
+    check_runs(options)?;
     let stages = Stages::new(watch);
     ensure_programs(&FOR_HOST, stages.watch())?;
-    let folder = RunDir::create(&options.runs, &scenario.name, options.seed)
-        .with_context(|| format!("cannot make a run folder under {}", options.runs.display()))?;
     let plan = scenario.plan(new_run_id(), options.seed);
-    let what = serde_json::json!({ "options": options, "scenario": scenario, "plan": plan });
-    folder.write_plan(&what).context("cannot write the run folder's plan.json")?;
+    let folder = make_folder(options, &scenario, &plan)?;
     let disk_bytes = scenario.disk.size_mib << 20;
     let recorder = new_trace(&folder.trace(), plan.run, disk_bytes)?;
     let timing = timing(&scenario.disk);
@@ -138,7 +134,7 @@ fn load_and_cut(
     recorder.mark(SET_UP_WRITTEN)?;
     settle(mounted.path(), disk.device())?;
     watch.stage("load, until the disk is cut");
-    sample_clock(recorder)?;
+    sample(recorder, || Ok(clock::stamp()))?;
     recorder.mark(LOAD_BEGINS)?;
     let begin = lab_now();
     ask(Request::StartLoad)?;
@@ -146,7 +142,7 @@ fn load_and_cut(
     let CutPlan::Uniform { at_ns } = cut else { bail!("a worst cut needs a pool's commits") };
     while lab_now().0 < begin.0 + at_ns {
         watch.check()?;
-        sample_clock(recorder)?;
+        sample(recorder, || Ok(clock::stamp()))?;
         let left = Duration::from_nanos((begin.0 + at_ns).saturating_sub(lab_now().0));
         std::thread::sleep(left.min(SAMPLE_EVERY));
     }
@@ -165,12 +161,6 @@ fn load_and_cut(
 fn settle(root: &Path, device: &Path) -> Result<()> {
     rustix::fs::syncfs(File::open(root)?).context("cannot sync the file system")?;
     File::open(device)?.sync_all().with_context(|| format!("cannot sync {}", device.display()))
-}
-
-fn sample_clock(recorder: &Recorder) -> Result<()> {
-    let before = lab_now();
-    let guest = clock::stamp();
-    Ok(recorder.clock_sample(ClockSample { before, after: lab_now(), guest })?)
 }
 
 fn versions(fs: PlainFs, options: &TrialOptions) -> Result<Versions> {

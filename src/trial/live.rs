@@ -12,7 +12,7 @@ use crate::history::message::Frames;
 use crate::stack::build::{build, settle, versions};
 use crate::stack::scenario::Scenario;
 use crate::trace::{ClockSample, Recorder, lab_now};
-use crate::units::LabNs;
+use crate::units::{GuestNs, LabNs};
 use crate::verify::txgs::TxgLimits;
 use crate::workload::plan::Plan;
 use anyhow::{Context, Result, bail};
@@ -120,12 +120,14 @@ pub fn run(
 }
 
 fn sample_clock(guest: &mut Guest, recorder: &Recorder, times: usize) -> Result<()> {
-    for _ in 0..times {
-        let before = lab_now();
-        let guest_now = guest.control.clock()?;
-        recorder.clock_sample(ClockSample { before, after: lab_now(), guest: guest_now })?;
-    }
-    Ok(())
+    (0..times).try_for_each(|_| sample(recorder, || Ok(guest.control.clock()?)))
+}
+
+/// Asks a clock between two readings of the lab's.
+pub(super) fn sample(recorder: &Recorder, ask: impl FnOnce() -> Result<GuestNs>) -> Result<()> {
+    let before = lab_now();
+    let guest = ask()?;
+    Ok(recorder.clock_sample(ClockSample { before, after: lab_now(), guest })?)
 }
 
 /// Samples the clocks until the cut. Returns its instant; nothing of the disk happens after it.

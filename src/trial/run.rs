@@ -55,18 +55,31 @@ impl Setting {
     pub fn new(options: &TrialOptions, watch: &Watch) -> Result<Setting> {
         let scenario = settings::load(&options.scenario, &options.sets)?;
         CutScript::find(&scenario.cut.script)?;
-        RunDir::check(&options.runs)
-            .with_context(|| format!("cannot write in {}", options.runs.display()))?;
+        check_runs(options)?;
         let plan = scenario.plan(new_run_id(), options.seed);
         let lab = Lab::prepare(guest_config(options, &scenario), watch)?;
-        let folder =
-            RunDir::create(&options.runs, &scenario.name, options.seed).with_context(|| {
-                format!("cannot make a run folder under {}", options.runs.display())
-            })?;
-        let what = serde_json::json!({ "options": options, "scenario": scenario, "plan": plan });
-        folder.write_plan(&what).context("cannot write the run folder's plan.json")?;
+        let folder = make_folder(options, &scenario, &plan)?;
         Ok(Setting { options: options.clone(), scenario, plan, lab, folder })
     }
+}
+
+/// Whether the run can be kept: better known before a guest is built than after.
+pub(super) fn check_runs(options: &TrialOptions) -> Result<()> {
+    RunDir::check(&options.runs)
+        .with_context(|| format!("cannot write in {}", options.runs.display()))
+}
+
+/// Makes the run's folder, with what was asked for in it.
+pub(super) fn make_folder(
+    options: &TrialOptions,
+    scenario: &Scenario,
+    plan: &Plan,
+) -> Result<RunDir> {
+    let folder = RunDir::create(&options.runs, &scenario.name, options.seed)
+        .with_context(|| format!("cannot make a run folder under {}", options.runs.display()))?;
+    let what = serde_json::json!({ "options": options, "scenario": scenario, "plan": plan });
+    folder.write_plan(&what).context("cannot write the run folder's plan.json")?;
+    Ok(folder)
 }
 
 /// Runs a trial: prepare, load and cut, observe, judge, keep.

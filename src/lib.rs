@@ -20,6 +20,7 @@ pub mod history;
 pub mod host;
 pub mod mutants;
 pub mod record;
+pub mod script;
 pub mod stack;
 pub mod trace;
 pub mod trial;

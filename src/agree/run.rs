@@ -82,7 +82,7 @@ fn one(options: &TrialOptions, watch: &Watch) -> Result<(Cut, String)> {
         load_s: recording.cut.0.saturating_sub(recording.begin.0) as f64 / 1e9,
         medium_sha256: real_digest,
         trace_sha256: traced_digest,
-        records: records(&real.files),
+        records: records(&real.found.files),
         predicted_streams,
         disagreement,
     };
@@ -110,10 +110,10 @@ fn check(
     real: &Observation,
     traced: &Observation,
 ) -> Result<u32, String> {
-    if let Some(words) = difference(&real.files, &traced.files) {
+    if let Some(words) = difference(&real.found.files, &traced.found.files) {
         return Err(words);
     }
-    if records(&real.files) == 0 {
+    if records(&real.found.files) == 0 {
         return Err("no record was read back, so nothing was compared".to_owned());
     }
     let (real_txg, traced_txg) = (real.recovery.used_txg(), traced.recovery.used_txg());
@@ -124,7 +124,7 @@ fn check(
     let next = Txg(durable.txg.0.saturating_add(1));
     let row = evidence.history.txgs.get(&next);
     let birth = row.ok_or_else(|| format!("the guest did not say when txg {next} was born"))?.birth;
-    predicted(&facts.scenario, &facts.plan, &evidence.history, &real.files, birth)
+    predicted(&facts.scenario, &facts.plan, &evidence.history, &real.found.files, birth)
 }
 
 fn digest_of_image(image: &Image) -> Result<String> {

@@ -99,7 +99,7 @@ pub fn compare(bench: WorkloadBench, watch: &Watch) -> Result<Vec<Rates>> {
 
 fn one_stream_each() -> Result<Scenario> {
     let mut scenario = settings::load(settings::DEFAULT, &[])?;
-    let append = StreamSpec { pattern: PatternName::Append, slots: None, pace_hz: None, count: 1 };
+    let append = StreamSpec::of(PatternName::Append);
     for dataset in scenario.dataset.values_mut() {
         dataset.stream = vec![append.clone()];
     }

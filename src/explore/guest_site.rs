@@ -12,6 +12,7 @@ use crate::guest::progress::Watch;
 use crate::guest::run_folder::RunFolder;
 use crate::guest::running::Guest;
 use crate::guest::{Lab, Start};
+use crate::record::found::Found;
 use crate::stack::light::lighten;
 use crate::stack::recover::StateDisks;
 use crate::stack::release::release;
@@ -148,7 +149,7 @@ impl Site for GuestSite<'_> {
         Ok(self.try_once(state, overlay)?.unwrap_or_else(|words| {
             let words = Some(format!("it hung twice: {words}"));
             let recovery = Recovery::of_dead_guest(&self.scenario.stack, words);
-            Observation { recovery, files: Vec::new() }
+            Observation { recovery, found: Found::default() }
         }))
     }
 

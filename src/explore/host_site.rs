@@ -7,6 +7,7 @@ use crate::agent::load::Load;
 use crate::agent::protocol::Request;
 use crate::disk::{Image, LocalDisk, Timing, failure};
 use crate::host::{HostDisk, MountError, Mounted, check};
+use crate::record::found::Found;
 use crate::stack::scenario::{PlainFs, PlainSpec, Scenario, Stack};
 use crate::trial::host::safe_options;
 use crate::trial::inspect::{Observation, ReadBack};
@@ -52,32 +53,28 @@ impl<'a> HostSite<'a> {
 
     fn look_once(&mut self, disk: &HostDisk) -> Result<Observation> {
         let mut recovery = PlainRecovery::of_nothing(self.fs);
-        let mut files = Vec::new();
+        let mut found = Found::default();
         let options = safe_options(self.fs, self.spec);
         let mounted = match disk.mount(self.fs.name(), &options) {
             Ok(mounted) => mounted,
             Err(error @ MountError::Refused { .. }) => {
                 recovery.mount = Step::Failed(error.to_string());
-                return Ok(Observation { recovery: Recovery::Plain(recovery), files });
+                return Ok(Observation { recovery: Recovery::Plain(recovery), found });
             }
             Err(MountError::Host(error)) => return Err(error.into()),
         };
         recovery.mount = Step::Done;
         if !self.plan.streams.is_empty() {
-            files = self.read_back(disk, &mounted)?;
+            found = self.read_back(disk, &mounted)?;
         }
         recovery.mount_read = Step::Done;
         mounted.unmount()?;
         recovery.unmount = Step::Done;
         recovery.check = Some(check(disk, self.fs.name())?);
-        Ok(Observation { recovery: Recovery::Plain(recovery), files })
+        Ok(Observation { recovery: Recovery::Plain(recovery), found })
     }
 
-    fn read_back(
-        &mut self,
-        disk: &HostDisk,
-        mounted: &Mounted,
-    ) -> Result<Vec<crate::record::observed::ObservedFile>> {
+    fn read_back(&mut self, disk: &HostDisk, mounted: &Mounted) -> Result<Found> {
         let plan = self.scenario.plan_at(mounted.path(), self.plan.run, self.plan.seed);
         let mut back = ReadBack::default();
         let mut take = |part: &[u8]| {
@@ -127,7 +124,7 @@ impl Site for HostSite<'_> {
         }
         let words = hung.map(|words| format!("it hung twice: {words}"));
         let recovery = Recovery::of_dead_guest(&self.scenario.stack, words);
-        Ok(Observation { recovery, files: Vec::new() })
+        Ok(Observation { recovery, found: Found::default() })
     }
 
     fn starts(&self) -> u32 {

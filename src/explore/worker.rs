@@ -6,6 +6,7 @@ use super::site::Site;
 use super::state::{Place, StateOutcome};
 use crate::disk::{CrashState, DiskLog, StateCursor};
 use crate::guest::progress::Watch;
+use crate::record::found::Found;
 use crate::trace::{Command, EntryNo};
 use crate::trial::evidence::Recording;
 use crate::trial::facts::RunFacts;
@@ -94,7 +95,7 @@ impl<S: Site> Worker<'_, S> {
         let this = (task.index, &task.planned, task.state.id);
         let outcome = StateOutcome::not_looked_at(this, self.facts, &format!("{error:#}"));
         let recovery = Recovery::of_dead_guest(&self.facts.scenario.stack, None);
-        let observed = Observation { recovery, files: Vec::new() };
+        let observed = Observation { recovery, found: Found::default() };
         Ok(Looked { outcome, observed, recoveries: Vec::new() })
     }
 

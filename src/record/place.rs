@@ -29,6 +29,7 @@ pub fn planned_location(plan: &Plan, stream: &StreamPlan, seq: Seq) -> Option<u6
     match stream.pattern {
         Pattern::Append => (seq.0 - 1).checked_mul(RECORD_BYTES as u64),
         Pattern::Overwrite { .. } | Pattern::Replace => Some(stream.location(plan.seed, seq)),
+        Pattern::Script(_) | Pattern::Sqlite(_) | Pattern::Exec(_) => None,
     }
 }
 

@@ -1,9 +1,7 @@
 //! What a scenario may say. Each refusal names the field, what is wrong with it, and what would be
 //! right.
 
-use super::scenario::{
-    ClaimKind, ClaimSpec, CutWhen, DatasetSpec, PatternName, Scenario, StreamSpec,
-};
+use super::scenario::{ClaimKind, ClaimSpec, CutWhen, DatasetSpec, PatternName, Scenario};
 
 /// Streams of a scenario, each a thread.
 const STREAMS_MAX: u32 = 256;
@@ -65,7 +63,7 @@ impl Scenario {
             dataset.check_fault(&place)?;
             for (n, stream) in dataset.stream.iter().enumerate() {
                 let place = format!("dataset.{name}.stream[{n}]");
-                stream.check(&place)?;
+                stream.check(&place, STREAMS_MAX)?;
                 streams = streams.saturating_add(stream.count);
             }
         }
@@ -115,35 +113,6 @@ impl DatasetSpec {
                 );
                 unsound(format!("{place}.fault"), problem)
             }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl StreamSpec {
-    fn check(&self, place: &str) -> Result<(), Unsound> {
-        match (self.pattern, self.slots) {
-            (PatternName::Append, Some(_)) => return unsound(place, "append has no slots"),
-            (PatternName::Replace, Some(_)) => {
-                return unsound(place, "replace has no slots: its file is one record");
-            }
-            (PatternName::Overwrite, Some(1..=1_048_576))
-            | (PatternName::Append | PatternName::Replace, None) => {}
-            (PatternName::Overwrite, _) => {
-                return unsound(place, "overwrite needs slots within 1 to 1048576");
-            }
-        }
-        match (self.pace_hz, self.count) {
-            (Some(100_001..), _) => {
-                unsound(place, "pace_hz is at most 100000; leave it out for full speed")
-            }
-            (_, count) if count > STREAMS_MAX => {
-                unsound(place, format!("count is {count}; at most {STREAMS_MAX} streams"))
-            }
-            (Some(0), _) => {
-                unsound(place, "pace_hz 0 would never write; leave it out for full speed")
-            }
-            (_, 0) => unsound(place, "count is 0"),
             _ => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod check;
 pub mod light;
+pub mod pattern;
 pub mod plain;
 pub mod pool;
 pub mod recover;

@@ -4,11 +4,12 @@
 //! the field.
 
 pub use super::check::Unsound;
+pub use super::pattern::{PatternName, StreamSpec};
 pub use super::spec::{DISK_MOUNT, Discard, PlainFs, PlainSpec, Stack, StackSpec, ZfsSpec};
 use crate::disk::crash::CrashModel;
 use crate::guest::disk::{CacheMode, DiskBus};
 use crate::units::{RunId, StreamId};
-use crate::workload::plan::{Pattern, Plan, StreamPlan, WriterFault};
+use crate::workload::plan::{Plan, StreamPlan, WriterFault};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -118,39 +119,6 @@ pub struct DatasetSpec {
     /// Its streams.
     #[serde(default)]
     pub stream: Vec<StreamSpec>,
-}
-
-/// One or several equal streams.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StreamSpec {
-    /// Where it writes.
-    pub pattern: PatternName,
-    /// Records in the file, for `overwrite`.
-    #[serde(default)]
-    pub slots: Option<u32>,
-    /// Operations a second; without it as fast as they go.
-    #[serde(default)]
-    pub pace_hz: Option<u32>,
-    /// How many such streams.
-    #[serde(default = "one")]
-    pub count: u32,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// Patterns by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PatternName {
-    /// At the end.
-    Append,
-    /// Random slots.
-    Overwrite,
-    /// A new file renamed over the old one.
-    Replace,
 }
 
 /// How the power is cut.
@@ -277,15 +245,5 @@ impl Scenario {
             }
         }
         Plan { run, seed, bodies: BODIES, streams }
-    }
-}
-
-impl StreamSpec {
-    fn pattern(&self) -> Pattern {
-        match self.pattern {
-            PatternName::Append => Pattern::Append,
-            PatternName::Overwrite => Pattern::Overwrite { slots: self.slots.unwrap_or(1) },
-            PatternName::Replace => Pattern::Replace,
-        }
     }
 }

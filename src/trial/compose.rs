@@ -57,7 +57,7 @@ pub fn judge(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> J
         history: &evidence.history,
         clock: &evidence.recording.clock,
         classify: &classify,
-        files: &observed.files,
+        found: &observed.found,
         recovery: &observed.recovery,
         flushes: &evidence.recording.flushes,
         commits: &evidence.commits,

@@ -7,7 +7,7 @@ use crate::cut::choose::CutPlan;
 use crate::guest::Accel;
 use crate::guest::cache::digest_of_file;
 use crate::guest::error::GuestError;
-use crate::record::wire::{Decoder, WireError, encode};
+use crate::record::found::{FoundDecoder, FoundError};
 use crate::stack::scenario::Scenario;
 use crate::verify::consistent::Recovery;
 use crate::verify::txgs::TxgLimits;
@@ -88,7 +88,7 @@ pub enum FactsError {
         /// Which.
         path: PathBuf,
         /// What is wrong.
-        source: WireError,
+        source: FoundError,
     },
 }
 
@@ -157,42 +157,38 @@ impl Observation {
         let recovery: Recovery = read_json(&folder.recovery())?;
         let path = folder.observed();
         let bytes = read(&path)?;
-        let (mut rest, mut decoder, mut files) = (&bytes[..], Decoder::default(), Vec::new());
+        let bad = |source| FactsError::Observed { path: path.clone(), source };
+        let (mut rest, mut decoder) = (&bytes[..], FoundDecoder::default());
         while let Some((length, behind)) = rest.split_first_chunk::<4>() {
             let length = u32::from_le_bytes(*length) as usize;
             let Some((part, behind)) = behind.split_at_checked(length) else {
                 let problem = format!("it ends inside a part of {length} bytes");
                 return Err(FactsError::Content { path, problem });
             };
-            let file = decoder.part(part);
-            files.extend(
-                file.map_err(|source| FactsError::Observed { path: path.clone(), source })?,
-            );
+            decoder.part(part).map_err(bad)?;
             rest = behind;
         }
-        if !rest.is_empty() || decoder.is_within_a_file() {
-            let problem = "it ends inside a file's blocks".to_owned();
+        if !rest.is_empty() {
+            let problem = "it ends inside the length of a part".to_owned();
             return Err(FactsError::Content { path, problem });
         }
-        let was_read = recovery.was_read();
-        let planned = plan.streams.iter().map(|stream| stream.id).filter(|_| was_read);
-        if !planned.eq(files.iter().map(|file| file.stream)) {
-            let problem = "it does not hold one file for each stream of the plan".to_owned();
-            return Err(FactsError::Content { path, problem });
-        }
-        Ok(Observation { recovery, files })
+        // Where nothing could be read there is nothing for any stream.
+        let planned = match recovery.was_read() {
+            true => plan.clone(),
+            false => Plan { streams: Vec::new(), ..plan.clone() },
+        };
+        let found = decoder.finish(&planned).map_err(bad)?;
+        Ok(Observation { recovery, found })
     }
 
     /// The bytes of `observed`: each part behind its length.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        for file in &self.files {
-            encode(file, &mut |part: &[u8]| {
-                bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
-                bytes.extend_from_slice(part);
-                Ok(())
-            })?;
-        }
+        self.found.encode(&mut |part: &[u8]| {
+            bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(part);
+            Ok(())
+        })?;
         Ok(bytes)
     }
 }

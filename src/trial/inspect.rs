@@ -6,14 +6,13 @@ use crate::guest::disk::DiskSource;
 use crate::guest::error::GuestError;
 use crate::guest::progress::Watch;
 use crate::guest::running::Guest;
-use crate::record::observed::ObservedFile;
-use crate::record::wire::{Decoder, WireError};
+use crate::record::found::{Found, FoundDecoder, FoundError};
 use crate::stack::build::StackError;
 use crate::stack::recover::{StateDisks, recover};
 use crate::stack::scenario::Scenario;
 use crate::verify::consistent::Recovery;
 use crate::workload::plan::Plan;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::time::Duration;
 
 /// Reading everything back is slow in emulation.
@@ -27,7 +26,7 @@ pub struct Observation {
     /// What the tools said.
     pub recovery: Recovery,
     /// What was read back; empty if nothing could be.
-    pub files: Vec<ObservedFile>,
+    pub found: Found,
 }
 
 /// Plugs the crash state behind `disk` in, and looks at it.
@@ -62,15 +61,15 @@ fn check_and_read(
     watch: &Watch,
 ) -> Result<Observation> {
     let recovery = recover(&mut guest.control, scenario, disks, watch)?;
-    let mut files = Vec::new();
+    let mut found = Found::default();
     if recovery.was_read() {
-        watch.stage("reading every record back");
-        files = read_back(guest, plan)?;
+        watch.stage("reading everything back");
+        found = read_back(guest, plan)?;
     }
-    Ok(Observation { recovery, files })
+    Ok(Observation { recovery, found })
 }
 
-fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
+fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Found> {
     let mut read = ReadBack::default();
     let mut take = |part: Vec<u8>| read.take(&part);
     guest.control.call_with_blobs(Request::Observe(plan.clone()), READ_BACK, &mut take)?;
@@ -80,30 +79,24 @@ fn read_back(guest: &mut Guest, plan: &Plan) -> Result<Vec<ObservedFile>> {
 /// Gathers what a reader sends of the streams' files.
 #[derive(Debug, Default)]
 pub struct ReadBack {
-    decoder: Decoder,
-    files: Vec<ObservedFile>,
-    bad: Option<WireError>,
+    decoder: FoundDecoder,
+    bad: Option<FoundError>,
 }
 
 impl ReadBack {
     /// Takes the next part.
     pub fn take(&mut self, part: &[u8]) {
-        match self.decoder.part(part) {
-            Ok(file) => self.files.extend(file),
-            Err(error) => self.bad = self.bad.take().or(Some(error)),
+        if let Err(error) = self.decoder.part(part) {
+            self.bad = self.bad.take().or(Some(error));
         }
     }
 
-    /// The files: one for each of the plan's streams, each whole, or none can be judged.
-    pub fn finish(self, plan: &Plan) -> Result<Vec<ObservedFile>> {
-        let ReadBack { decoder, files, bad } = self;
-        if let Some(error) = bad {
-            return Err(error).context("what was read back cannot be decoded");
+    /// What was found of each of the plan's streams, whole, or none can be judged.
+    pub fn finish(self, plan: &Plan) -> Result<Found> {
+        match self.bad {
+            Some(error) => Err(error).context("what was read back cannot be decoded"),
+            None => Ok(self.decoder.finish(plan)?),
         }
-        if decoder.is_within_a_file() || files.len() != plan.streams.len() {
-            bail!("{} of {} files were read back", files.len(), plan.streams.len());
-        }
-        Ok(files)
     }
 }
 
@@ -124,7 +117,7 @@ fn died(error: anyhow::Error, scenario: &Scenario) -> Result<Observation> {
         {
             let panic = Some(console.clone());
             let recovery = Recovery::of_dead_guest(&scenario.stack, panic);
-            Ok(Observation { recovery, files: Vec::new() })
+            Ok(Observation { recovery, found: Found::default() })
         }
         _ => Err(error),
     }
@@ -133,6 +126,7 @@ fn died(error: anyhow::Error, scenario: &Scenario) -> Result<Observation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::observed::ObservedFile;
     use crate::record::testing::plan;
     use crate::record::wire::encode;
 
@@ -159,7 +153,7 @@ mod tests {
             read.finish(&plan)
         };
         let all = plan.streams.len();
-        assert_eq!(read(&parts(&plan, all)).expect("control").len(), all);
+        assert_eq!(read(&parts(&plan, all)).expect("control").files.len(), all);
         let error = read(&parts(&plan, all - 1)).expect_err("one is missing").to_string();
         assert!(error.contains(&format!("{} of {all} files", all - 1)), "{error}");
         assert!(read(&[vec![0xff; 3]]).is_err(), "not a part");

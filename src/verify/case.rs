@@ -16,6 +16,7 @@ use super::{intact, outcome::Outcome};
 use crate::disk::{Commit, CrashModel};
 use crate::history::clock::{ClockMap, LabInterval};
 use crate::history::log::{Acked, History, StreamHistory};
+use crate::record::found::Found;
 use crate::record::observed::ObservedFile;
 use crate::stack::scenario::{ClaimKind, ClaimSpec, DatasetSpec, Scenario, Sync};
 use crate::units::{GuestNs, LabNs, StreamId, Txg};
@@ -37,7 +38,7 @@ pub struct Case<'a> {
     /// Recognises odd blocks.
     pub classify: Classify<'a>,
     /// What was read back.
-    pub files: &'a [ObservedFile],
+    pub found: &'a Found,
     /// What the file system's tools said.
     pub recovery: &'a Recovery,
     /// The flushes that the disk answered.
@@ -110,7 +111,8 @@ impl Case<'_> {
         let none = StreamHistory::default();
         let look = |stream: &StreamPlan| {
             let gone = ObservedFile { stream: stream.id, size: None, blocks: Vec::new() };
-            let file = self.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
+            let file =
+                self.found.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
             let said = self.history.streams.get(&stream.id).unwrap_or(&none);
             let promise = self.promise(&stream.dataset);
             let found = survey(self.plan, stream, said, file, promise, self.classify)?;

@@ -55,6 +55,9 @@ pub struct StreamSurvey {
     pub newest: Option<Survivor>,
     /// The acked operations that are gone.
     pub missing: Missing,
+    /// The acked operations that may be gone: what was found fits both. Nothing that is there could
+    /// tell, so it bounds the loss from above.
+    pub missing_at_most: Missing,
     /// How many of them.
     pub missing_count: u64,
     /// Places that are not as they should be, or worth a word.
@@ -63,6 +66,27 @@ pub struct StreamSurvey {
     pub counts: BTreeMap<Outcome, u64>,
     /// Operations that only filled the file before the load.
     pub fill: u64,
+    /// Which acks a flush of the disk must stand behind where durability is claimed.
+    pub proofs: Proofs,
+}
+
+/// Which acks promise durability, and since when a flush may have come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proofs {
+    /// Each ack, by a flush that arrived after its own operation began.
+    EachAck,
+    /// The acks of these syncs only.
+    Syncs(Vec<SyncProof>),
+}
+
+/// One ack that promises durability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncProof {
+    /// The sync.
+    pub sync: Seq,
+    /// The newest operation that it makes durable and no sync before it did: the flush must have
+    /// arrived after this one began.
+    pub since: Seq,
 }
 
 impl StreamSurvey {
@@ -375,10 +399,12 @@ impl Work<'_> {
             stream: self.stream.id,
             newest,
             missing: first.map_or(Missing::None, Missing::From),
+            missing_at_most: first.map_or(Missing::None, Missing::From),
             missing_count: lost + damaged_acked,
             findings: self.findings,
             counts,
             fill,
+            proofs: Proofs::EachAck,
         }
     }
 }

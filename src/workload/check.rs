@@ -90,7 +90,12 @@ fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {
         Pattern::Overwrite { slots } if slots == 0 || u64::from(slots) > max => {
             return Err(BadPlan::Slots { stream, slots, max });
         }
-        Pattern::Overwrite { .. } | Pattern::Append | Pattern::Replace => {}
+        Pattern::Overwrite { .. }
+        | Pattern::Append
+        | Pattern::Replace
+        | Pattern::Script(_)
+        | Pattern::Sqlite(_)
+        | Pattern::Exec(_) => {}
     }
     match plan.fault.filter(|fault| fault.is_of_replace()) {
         Some(fault) if plan.pattern != Pattern::Replace => {

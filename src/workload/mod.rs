@@ -6,5 +6,6 @@ pub mod outbox;
 pub mod pace;
 pub mod plan;
 pub mod runner;
+pub mod stream;
 pub mod target;
 pub mod writer;

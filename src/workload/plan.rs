@@ -3,6 +3,7 @@
 //! Every operation's location and body follow from (seed, stream, sequence) without a state, so the
 //! lab can say what any operation, acked or not, must have written.
 
+use crate::script::spec::ScriptSpec;
 use crate::units::{RunId, Seq, StreamId};
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +42,8 @@ pub struct StreamPlan {
     pub fault: Option<WriterFault>,
 }
 
-/// Where a stream's operations go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a stream's operations are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Pattern {
     /// Operation n goes behind operation n - 1.
@@ -56,6 +57,54 @@ pub enum Pattern {
     /// Each operation writes a new file of one record and renames it over the stream's. The first
     /// does so before the load.
     Replace,
+    /// Not records but system calls of every kind, in a folder of the stream's own.
+    Script(ScriptSpec),
+    /// Transactions of a SQLite database in a folder of the stream's own.
+    Sqlite(SqliteSpec),
+    /// A program of the user's own, and another that says what survived.
+    Exec(ExecSpec),
+}
+
+/// How a SQLite database is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqliteSpec {
+    /// `PRAGMA journal_mode`.
+    pub journal: Journal,
+    /// `PRAGMA synchronous`.
+    pub synchronous: Synchronous,
+}
+
+/// SQLite's journal modes that are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Journal {
+    /// A write-ahead log.
+    Wal,
+    /// A rollback journal that is deleted at each commit.
+    Delete,
+}
+
+/// SQLite's degrees of durability that are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Synchronous {
+    /// A commit is durable before it returns.
+    Full,
+    /// With a write-ahead log, a commit may be lost; the database stays whole.
+    Normal,
+}
+
+/// A program that writes, and one that reads back: see `docs` of the `exec` pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecSpec {
+    /// Runs before the load, to its end.
+    pub set_up: Vec<String>,
+    /// The load: prints `intent ID`, `done ID`, `ack ID`, one a line.
+    pub run: Vec<String>,
+    /// After the cut: prints `check NAME ok|failed WORDS` and `survived ID`, one a line.
+    pub survivors: Vec<String>,
+    /// Whether the commands run in the fuller guest root.
+    pub full_root: bool,
 }
 
 /// Faults that a writer can have; planted to see whether the verdicts notice.
@@ -92,13 +141,32 @@ impl WriterFault {
     }
 }
 
+impl Pattern {
+    /// Whether its operations are records in one file.
+    pub fn is_of_records(&self) -> bool {
+        matches!(self, Pattern::Append | Pattern::Overwrite { .. } | Pattern::Replace)
+    }
+
+    /// Whether its operations are a script's.
+    pub fn is_of_scripts(&self) -> bool {
+        matches!(self, Pattern::Script(_))
+    }
+
+    /// Whether its operations are transactions, or a program's own.
+    pub fn is_of_rows(&self) -> bool {
+        matches!(self, Pattern::Sqlite(_) | Pattern::Exec(_))
+    }
+}
+
 impl StreamPlan {
     /// Operations that belong to the set-up: they fill the file before the load.
     pub fn fill(&self) -> u64 {
-        match self.pattern {
+        match &self.pattern {
             Pattern::Append => 0,
-            Pattern::Overwrite { slots } => u64::from(slots),
+            Pattern::Overwrite { slots } => u64::from(*slots),
             Pattern::Replace => 1,
+            Pattern::Script(script) => script.fill(),
+            Pattern::Sqlite(_) | Pattern::Exec(_) => 0,
         }
     }
 
@@ -110,7 +178,7 @@ impl StreamPlan {
             Pattern::Overwrite { slots } => {
                 mix(seed, self.id, seq, Purpose::Slot) % u64::from(slots.max(1))
             }
-            Pattern::Replace => 0,
+            Pattern::Replace | Pattern::Script(_) | Pattern::Sqlite(_) | Pattern::Exec(_) => 0,
         }
     }
 

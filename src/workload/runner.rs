@@ -10,8 +10,9 @@ use crate::workload::check::{self, BadPlan};
 use crate::workload::clock::Events;
 use crate::workload::outbox::Port;
 use crate::workload::plan::Plan;
-use crate::workload::target::{StreamFile, folder_of};
-use crate::workload::writer::{Halt, Shared, Writer};
+use crate::workload::stream::{self, Stream};
+use crate::workload::target::folder_of;
+use crate::workload::writer::{Halt, Shared};
 use nix::errno::Errno;
 use std::fs::File;
 use std::io;
@@ -86,7 +87,7 @@ pub enum WorkloadError {
 /// A workload whose files are ready.
 #[derive(Debug)]
 pub struct Prepared {
-    writers: Vec<Writer<StreamFile>>,
+    streams: Vec<Box<dyn Stream>>,
 }
 
 impl Prepared {
@@ -99,31 +100,27 @@ impl Prepared {
     ) -> Result<Prepared, WorkloadError> {
         check::check(&plan)?;
         let shared = Arc::new(Shared { plan, ring, events, port });
-        let streams = shared.plan.streams.iter().cloned();
-        let writers = streams.map(|stream| {
-            let path = stream.path.clone();
-            let file = StreamFile::create(&stream).map_err(|source| WorkloadError::Create {
-                stream: stream.id,
-                path: path.clone(),
-                source,
+        let streams = shared.plan.streams.iter().map(|plan| {
+            let path = plan.path.clone();
+            let mut stream = stream::create(&shared, plan).map_err(|source| {
+                WorkloadError::Create { stream: plan.id, path: path.clone(), source }
             })?;
-            let mut writer = Writer::new(shared.clone(), stream, file);
-            fill(&mut writer)?;
+            fill(&mut *stream)?;
             sync_name(Path::new(&path)).map_err(|source| WorkloadError::Folder { path, source })?;
-            Ok(writer)
+            Ok(stream)
         });
-        Ok(Prepared { writers: writers.collect::<Result<_, WorkloadError>>()? })
+        Ok(Prepared { streams: streams.collect::<Result<_, WorkloadError>>()? })
     }
 
     /// Starts one thread a stream.
     pub fn start(self) -> Result<Running, WorkloadError> {
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
-        for writer in self.writers {
-            let (stream, stop) = (writer.stream().id, running.stop.clone());
+        for work in self.streams {
+            let (stream, stop) = (work.plan().id, running.stop.clone());
             let thread = Builder::new()
                 .name(format!("stream-{stream}"))
                 .stack_size(STACK_BYTES)
-                .spawn(move || writer.run(&stop))
+                .spawn(move || work.run(&stop))
                 .map_err(|source| WorkloadError::Thread { stream, source })?;
             running.threads.push((stream, thread));
         }
@@ -131,12 +128,12 @@ impl Prepared {
     }
 }
 
-fn fill(writer: &mut Writer<StreamFile>) -> Result<(), WorkloadError> {
-    let halt = match writer.fill() {
+fn fill(work: &mut dyn Stream) -> Result<(), WorkloadError> {
+    let halt = match work.fill() {
         Ok(()) => return Ok(()),
         Err(halt) => halt,
     };
-    let (stream, path) = (writer.stream().id, writer.stream().path.clone());
+    let (stream, path) = (work.plan().id, work.plan().path.clone());
     Err(match halt {
         Halt::Call(errno) => WorkloadError::Fill { stream, path, errno },
         Halt::Port(source) => WorkloadError::Messages { stream, source },

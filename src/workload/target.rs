@@ -38,6 +38,10 @@ impl StreamFile {
                 Ok(StreamFile::InPlace(file))
             }
             Pattern::Replace => Replaced::new(path, stream.fault).map(StreamFile::Replaced),
+            // Their streams have folders: see `workload::stream`.
+            Pattern::Script(_) | Pattern::Sqlite(_) | Pattern::Exec(_) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 }

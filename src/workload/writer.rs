@@ -15,6 +15,7 @@ use crate::workload::clock::{self, Events};
 use crate::workload::outbox::{Outbox, Port};
 use crate::workload::pace::{Pace, interval_ns};
 use crate::workload::plan::{Plan, StreamPlan, WriterFault};
+use crate::workload::stream::Stream;
 use crate::workload::target::Target;
 use nix::errno::Errno;
 use std::io;
@@ -98,46 +99,6 @@ impl<T: Target> Writer<T> {
             first_ns: None,
             last_ns: GuestNs(0),
         }
-    }
-
-    /// The stream's plan.
-    pub fn stream(&self) -> &StreamPlan {
-        &self.stream
-    }
-
-    /// Writes the records that belong to the set-up and makes them durable with one sync, which
-    /// comes before all their acks.
-    pub fn fill(&mut self) -> Result<(), Halt> {
-        let fill = self.stream.fill();
-        let mut outbox = Outbox::new(self.shared.port.clone(), FILL_BATCH);
-        for seq in (1..=fill).map(Seq) {
-            let intent = Some(self.intent(seq));
-            outbox.post(&self.message(None, intent)).map_err(Halt::Port)?;
-        }
-        outbox.flush().map_err(Halt::Port)?;
-        let written: Vec<Written> =
-            (1..=fill).map(|_| self.write()).collect::<Result<_, _>>().map_err(Halt::Call)?;
-        self.sync().map_err(Halt::Call)?;
-        for written in &written {
-            let ack = self.ack(written);
-            outbox.post(&self.message(Some(ack), None)).map_err(Halt::Port)?;
-        }
-        outbox.flush().map_err(Halt::Port)
-    }
-
-    /// Runs the load until told to stop or until a call fails; the lab is told which. An error
-    /// means that the lab could not be told.
-    pub fn run(mut self, stop: &AtomicBool) -> io::Result<StreamRate> {
-        (self.acked, self.first_ns) = (0, None);
-        let end = match self.load(stop) {
-            Ok(()) => StreamEvent::Ended,
-            Err(Halt::Call(errno)) => StreamEvent::Failed(errno as i32),
-            Err(Halt::Port(error)) => return Err(error),
-        };
-        self.note(end)?;
-        let first = self.first_ns.unwrap_or(self.last_ns);
-        let elapsed_ns = self.last_ns.0.saturating_sub(first.0);
-        Ok(StreamRate { acked: self.acked, elapsed_ns })
     }
 
     fn load(&mut self, stop: &AtomicBool) -> Result<(), Halt> {
@@ -273,6 +234,44 @@ impl<T: Target> Writer<T> {
         let note = StreamNote { stream: self.stream.id, event, at, what };
         self.outbox.post(&Message::Stream(note))?;
         self.outbox.flush()
+    }
+}
+
+impl<T: Target + Send + std::fmt::Debug> Stream for Writer<T> {
+    fn plan(&self) -> &StreamPlan {
+        &self.stream
+    }
+
+    /// One sync, which comes before all their acks.
+    fn fill(&mut self) -> Result<(), Halt> {
+        let fill = self.stream.fill();
+        let mut outbox = Outbox::new(self.shared.port.clone(), FILL_BATCH);
+        for seq in (1..=fill).map(Seq) {
+            let intent = Some(self.intent(seq));
+            outbox.post(&self.message(None, intent)).map_err(Halt::Port)?;
+        }
+        outbox.flush().map_err(Halt::Port)?;
+        let written: Vec<Written> =
+            (1..=fill).map(|_| self.write()).collect::<Result<_, _>>().map_err(Halt::Call)?;
+        self.sync().map_err(Halt::Call)?;
+        for written in &written {
+            let ack = self.ack(written);
+            outbox.post(&self.message(Some(ack), None)).map_err(Halt::Port)?;
+        }
+        outbox.flush().map_err(Halt::Port)
+    }
+
+    fn run(mut self: Box<Self>, stop: &AtomicBool) -> io::Result<StreamRate> {
+        (self.acked, self.first_ns) = (0, None);
+        let end = match self.load(stop) {
+            Ok(()) => StreamEvent::Ended,
+            Err(Halt::Call(errno)) => StreamEvent::Failed(errno as i32),
+            Err(Halt::Port(error)) => return Err(error),
+        };
+        self.note(end)?;
+        let first = self.first_ns.unwrap_or(self.last_ns);
+        let elapsed_ns = self.last_ns.0.saturating_sub(first.0);
+        Ok(StreamRate { acked: self.acked, elapsed_ns })
     }
 }
 

@@ -43,7 +43,7 @@ impl Run {
         let stream = self.facts.plan.streams.iter();
         let mut stream = stream.filter(|s| s.dataset == "customer" && wanted(&s.pattern));
         let id = stream.next().unwrap().id;
-        self.observed().files.iter().position(|file| file.stream == id).unwrap()
+        self.observed().found.files.iter().position(|file| file.stream == id).unwrap()
     }
 
     /// The record bytes that an operation of a stream wrote, made anew for a run.
@@ -79,7 +79,7 @@ fn verdict(report: &TrialReport, kind: ClaimKind) -> Verdict {
 fn assert_caught(report: &TrialReport, outcome: Outcome, file: usize, block: usize, run: &Run) {
     let claim = report.claims.iter().find(|claim| claim.kind == ClaimKind::Intact).unwrap();
     assert_eq!(claim.verdict, Verdict::Violated, "{outcome}: {:?}", claim.because);
-    let stream = run.observed().files[file].stream;
+    let stream = run.observed().found.files[file].stream;
     let found: Vec<_> = claim
         .findings
         .iter()
@@ -143,7 +143,7 @@ fn damage_is_classed(run: &Run) {
     let at = 20;
     let observed = run.observed();
     let (own, other) = (run.facts.plan.run, RunId([0xee; 16]));
-    let record = |block: usize, run_id| run.bytes(&observed.files[file], block, run_id);
+    let record = |block: usize, run_id| run.bytes(&observed.found.files[file], block, run_id);
     let odd = |bytes: Box<RecordBytes>| ObservedBlock::Odd(bytes);
     let (mut flipped, mut torn) = (record(at, own), record(at, own));
     flipped[700] ^= 0x10;
@@ -162,7 +162,7 @@ fn damage_is_classed(run: &Run) {
         (ObservedBlock::Unreadable(5), Outcome::Unreadable),
     ];
     for (planted, outcome) in faults {
-        let report = run.with(|observed| observed.files[file].blocks[at] = planted);
+        let report = run.with(|observed| observed.found.files[file].blocks[at] = planted);
         assert_caught(&report, outcome, file, at, run);
         let expected = match outcome {
             Outcome::Unreadable => Verdict::Violated,
@@ -177,16 +177,16 @@ fn a_stale_version_is_classed(run: &Run) {
     let file = run.customer(false);
     let plan = &run.facts.plan;
     let observed = run.observed();
-    let stream = plan.streams.iter().find(|s| s.id == observed.files[file].stream).unwrap();
-    let newest = observed.files[file].blocks.iter().filter_map(seq).max().unwrap();
+    let stream = plan.streams.iter().find(|s| s.id == observed.found.files[file].stream).unwrap();
+    let newest = observed.found.files[file].blocks.iter().filter_map(seq).max().unwrap();
     let overwritten =
         |block: &ObservedBlock| seq(block).is_some_and(|seq| seq.0 > stream.fill() && seq < newest);
-    let slot = observed.files[file].blocks.iter().position(overwritten).unwrap();
+    let slot = observed.found.files[file].blocks.iter().position(overwritten).unwrap();
     let first = Seq(slot as u64 + 1);
     let said =
         run.recording.at_its_cut().unwrap().history.streams[&stream.id].ack(first).unwrap().ack;
     let report = run.with(|observed| {
-        let ObservedBlock::Record(summary) = &mut observed.files[file].blocks[slot] else {
+        let ObservedBlock::Record(summary) = &mut observed.found.files[file].blocks[slot] else {
             unreachable!("it was chosen as a record")
         };
         (summary.seq, summary.start, summary.digest) = (first, said.start, said.digest);
@@ -209,7 +209,7 @@ fn seq(block: &ObservedBlock) -> Option<Seq> {
 fn a_lost_middle_violates_point_in_time(run: &Run) {
     let file = run.customer(true);
     let report = run.with(|observed| {
-        let file = &mut observed.files[file];
+        let file = &mut observed.found.files[file];
         let kept = file.blocks.len() - 10;
         file.blocks.truncate(kept);
         file.size = Some((kept * RECORD_BYTES) as u64);
@@ -223,7 +223,7 @@ fn a_lost_middle_violates_point_in_time(run: &Run) {
 fn a_lost_billing_record_violates_durable(run: &Run) {
     let billing = run.facts.plan.streams.iter().find(|s| s.dataset == "billing").unwrap().id;
     let report = run.with(|observed| {
-        let mut files = observed.files.iter_mut();
+        let mut files = observed.found.files.iter_mut();
         let file = files.find(|file| file.stream == billing).unwrap();
         // Two, for the last one may be of an operation that was never acked.
         let kept = file.blocks.len() - 2;

@@ -22,7 +22,7 @@ pub struct Run {
     pub plan: Plan,
     pub arrivals: Vec<Arrival>,
     pub samples: Vec<ClockSample>,
-    pub files: Vec<ObservedFile>,
+    pub found: Found,
     pub recovery: ZfsRecovery,
     /// Instead of that, if the stack is a plain file system.
     pub plain: Option<PlainRecovery>,
@@ -57,7 +57,7 @@ impl Run {
             plan,
             arrivals: Vec::new(),
             samples: samples(&spec, &mut chance),
-            files: Vec::new(),
+            found: Found::default(),
             recovery: clean_recovery(),
             plain: None,
             flushes: Vec::new(),
@@ -152,7 +152,7 @@ impl Run {
             let kept = self.ops[&stream.id].iter().take_while(|op| self.is_there(op, used));
             self.file(stream, kept.count() as u64)
         });
-        self.files = files.collect();
+        self.found.files = files.collect();
     }
 
     fn is_there(&self, op: &Op, used: Txg) -> bool {
@@ -195,7 +195,7 @@ impl Run {
     /// How many operations of a stream are in its file's history: the newest there.
     pub fn kept(&self, id: StreamId) -> u64 {
         let blocks =
-            self.files.iter().find(|file| file.stream == id).expect("a file").blocks.iter();
+            self.found.files.iter().find(|file| file.stream == id).expect("a file").blocks.iter();
         let seq = |block: &ObservedBlock| match block {
             ObservedBlock::Record(summary) => summary.seq.0,
             _ => 0,
@@ -211,7 +211,7 @@ impl Run {
     }
 
     pub fn file_of(&mut self, id: StreamId) -> &mut ObservedFile {
-        self.files.iter_mut().find(|file| file.stream == id).expect("a file")
+        self.found.files.iter_mut().find(|file| file.stream == id).expect("a file")
     }
 
     /// Changes the rows that the guest reported.
@@ -234,7 +234,7 @@ impl Run {
             history: &history,
             clock: &clock,
             classify: &|_, _, _| Seen::Garbage,
-            files: &self.files,
+            found: &self.found,
             recovery: &self.plain.clone().map_or(pool, Recovery::Plain),
             flushes: &Flushes::new(self.flushes.iter().copied()),
             commits: if self.plain.is_some() { &[] } else { &self.commits },

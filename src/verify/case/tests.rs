@@ -272,7 +272,7 @@ fn max_loss_of_a_dataset_with_an_intent_log_rests_on_its_flushes() {
 fn a_pool_that_was_not_imported_says_nothing_of_what_it_holds() {
     let mut run = short_groups();
     run.recovery.import.code = Some(1);
-    run.files.clear();
+    run.found.files.clear();
     let rest_unread = [NotMeasured; 4];
     assert_eq!(verdicts(&run.judge())[0], Violated);
     assert_eq!(verdicts(&run.judge())[1..], rest_unread);
@@ -315,7 +315,7 @@ fn a_plain_file_system_that_does_not_mount_is_not_consistent_and_says_nothing_el
     let mut run = on_ext4();
     let refused = Step::Failed("EUCLEAN: Structure needs cleaning".to_owned());
     run.plain = Some(PlainRecovery { mount: refused, ..PlainRecovery::of_nothing(PlainFs::Ext4) });
-    run.files.clear();
+    run.found.files.clear();
     let judged = run.judge();
     let rest = [NotMeasured; 4];
     assert_eq!((verdicts(&judged)[0], &verdicts(&judged)[1..]), (Violated, &rest[..]));

@@ -25,14 +25,17 @@ pub fn stream(id: u16, ops: &[(u64, u64, u64)], kept: u64) -> (StreamSurvey, Str
         at: acked.ack.end_ns,
     });
     let lost = ops.len() as u64 - kept;
+    let missing = if lost > 0 { Missing::From(Seq(kept + 1)) } else { Missing::None };
     let survey = StreamSurvey {
         stream: StreamId(id),
         newest,
-        missing: if lost > 0 { Missing::From(Seq(kept + 1)) } else { Missing::None },
+        missing,
+        missing_at_most: missing,
         missing_count: lost,
         findings: Vec::new(),
         counts: BTreeMap::from([(Outcome::Survived, kept), (Outcome::LostInWindow, lost)]),
         fill: 0,
+        proofs: Proofs::EachAck,
     };
     (survey, StreamHistory { acked, ..StreamHistory::default() })
 }

@@ -101,7 +101,7 @@ fn run(change: impl FnOnce(&mut StreamPlan), script: Script) -> Outcome {
     if writer.stream.fill() > 0 {
         writer.fill().expect("a fake takes all");
     }
-    let rate = writer.run(&stop).expect("a file takes all messages");
+    let rate = Box::new(writer).run(&stop).expect("a file takes all messages");
     let acks_at_sync = acks_at_sync.lock().expect("no panic").clone();
     Outcome { rate, messages: messages(&messages_file), acks_at_sync }
 }

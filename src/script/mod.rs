@@ -1,0 +1,7 @@
+//! Scripts: seeded operations on a tree of files, and what is read back of it. Pure.
+
+pub mod content;
+pub mod generate;
+pub mod op;
+pub mod spec;
+pub mod tree;

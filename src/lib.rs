@@ -24,6 +24,7 @@ pub mod script;
 pub mod stack;
 pub mod trace;
 pub mod trial;
+pub mod tried;
 pub mod units;
 pub mod verify;
 pub mod workload;

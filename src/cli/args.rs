@@ -42,8 +42,44 @@ pub enum Command {
     Bench(BenchArgs),
     /// Traces to and from the log format of the kernel's dm-log-writes
     Log(LogArgs),
-    /// List the scenarios that come with the tool
-    Scenarios,
+    /// List the scenarios that come with the tool, or try each of them
+    Scenarios(ScenariosArgs),
+}
+
+/// The words of a round over the scenarios.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  plugpull scenarios                                    a line for each
+  plugpull scenarios --try                              one trial of each, and a minute of its other cuts
+  plugpull scenarios --try sqlite files --explore 5m    some of them, longer
+  plugpull scenarios --try --explore 0s --json          one cut each, as one document")]
+pub struct ScenariosArgs {
+    /// Try them: a trial of each, then other cuts of its recording; prints the table of scenarios,
+    /// claims, and what was found
+    #[arg(long = "try")]
+    pub try_them: bool,
+    /// Names or files of the scenarios to try; all that come with the tool if none is named
+    #[arg(requires = "try_them", value_name = "SCENARIO")]
+    pub scenarios: Vec<String>,
+    /// How long other cuts of each recording are looked at: 90s, 10m, 0s for not at all
+    #[arg(long, value_name = "TIME", default_value_t = Budget(Some(Duration::from_secs(60))))]
+    pub explore: Budget,
+    /// Decides everything random but the run ids; drawn and printed if not given
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Which Debian the guests are made of
+    #[arg(long, value_enum, default_value_t = SuiteArg::Trixie)]
+    pub suite: SuiteArg,
+    /// How a guest's CPU is run; without it what works here is found out once
+    #[arg(long, value_enum)]
+    pub accel: Option<AccelArg>,
+    /// The folder under which the run folders are made
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub runs: PathBuf,
+    /// Print one JSON document on standard output instead of the table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A bench's words.

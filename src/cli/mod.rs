@@ -7,6 +7,7 @@ mod explore;
 mod log;
 mod mutants;
 mod progress;
+mod scenarios;
 mod trial;
 
 use args::{Args, Command};
@@ -26,7 +27,7 @@ pub fn run() -> ExitCode {
         Command::Bench(args) => bench::run(args.what),
         Command::Log(args) => log::run(args),
         Command::Judge(args) => trial::judge(args),
-        Command::Scenarios => trial::list_scenarios().map(|()| 0),
+        Command::Scenarios(args) => scenarios::run(args),
     };
     match result {
         Ok(code) => ExitCode::from(code),

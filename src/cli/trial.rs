@@ -1,8 +1,7 @@
-//! `plugpull trial` and `plugpull scenarios`.
+//! `plugpull trial` and `plugpull judge`.
 
 use super::args::{CutArg, JudgeArgs, TrialArgs};
 use super::progress::{self, print};
-use crate::stack::settings;
 use crate::trial::folder::RunDir;
 use crate::trial::options::TrialOptions;
 use crate::trial::report::TrialReport;
@@ -55,17 +54,14 @@ pub fn options(args: TrialArgs) -> TrialOptions {
     TrialOptions {
         scenario: args.scenario,
         sets,
-        seed: args.seed.unwrap_or_else(|| rand::rng().random_range(1..SEED_MAX)),
+        seed: args.seed.unwrap_or_else(drawn_seed),
         suite: args.suite.into(),
         accel: args.accel.map(Into::into),
         runs: args.runs,
     }
 }
 
-/// Prints a line for each scenario that comes with the tool.
-pub fn list_scenarios() -> Result<()> {
-    settings::names().into_iter().try_for_each(|name| {
-        let scenario = settings::load(name, &[])?;
-        print(&format!("{name:26} {}\n", scenario.tries))
-    })
+/// A seed, where none is given.
+pub fn drawn_seed() -> u64 {
+    rand::rng().random_range(1..SEED_MAX)
 }

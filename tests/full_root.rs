@@ -1,0 +1,165 @@
+//! A guest with its second disk: a real PostgreSQL and a real apt on a real pool, killed and repaired.
+//! The disk is built on demand, by the tool.
+
+use plugpull::agent::protocol::ExecResult;
+use plugpull::guest::disk::AddedDisk;
+use plugpull::guest::{DiskBus, DiskSource, Guest, GuestConfig, Lab, Progress, Start, Watch};
+use plugpull::stack::build::build;
+use plugpull::stack::debian::{enter, leave, unpack, within};
+use plugpull::stack::full_root::{
+    NEW_CLUSTER, POSTGRESQL_BIN, attach, detach, inside, inside_as_postgres, show,
+};
+use plugpull::stack::settings;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(240);
+/// The dataset of the scenario, which ZFS mounts there.
+const CUSTOMER: &str = "/tank/customer";
+
+/// One guest at a time: two emulated ones on few cores only disturb each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A guest with a pool and the second disk. Dropping it cuts its power.
+struct Bench {
+    guest: Guest,
+    full: AddedDisk,
+    /// The dataset as programs of the full root see it.
+    seen: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let listen = |progress| match progress {
+            Progress::Stage(text) | Progress::Note(text) => eprintln!("{text}"),
+            Progress::Part { .. } => {}
+        };
+        let (watch, agent) = (Watch::new(listen, Arc::default()), env!("CARGO_BIN_EXE_plugpull"));
+        let scenario = settings::load("zfs-sync-disabled", &[]).expect("a scenario");
+        let lab = Lab::prepare_with_agent(GuestConfig::default(), Path::new(agent), &watch);
+        let lab = lab.expect("a lab");
+        let root = lab.full_root().expect("a second disk");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk");
+        std::fs::File::create(&path).expect("a file").set_len(4 << 30).expect("a size");
+        let mut guest = lab.start(Start::Saved, None).expect("a guest");
+        let source = DiskSource::RawFile(path);
+        let disk = guest.add_disk(&source, DiskBus::VirtioBlk).expect("a disk");
+        timed("the pool", || build(&mut guest.control, &scenario, &disk.device, &watch))
+            .expect("a pool");
+        let full = timed("the second disk", || attach(&mut guest, &root)).expect("attached");
+        let seen = show(&mut guest.control, CUSTOMER, "customer").expect("shown");
+        Bench { guest, full, seen, _folder: folder }
+    }
+
+    fn must(&mut self, what: &str, argv: &[&str]) -> String {
+        let result = timed(what, || self.guest.control.run(argv, LIMIT));
+        let ExecResult { stdout, .. } = result.unwrap_or_else(|error| panic!("{what}: {error}"));
+        stdout
+    }
+
+    fn postgres(&mut self, what: &str, program: &str, arguments: &[&str]) -> String {
+        let program = format!("{POSTGRESQL_BIN}/{program}");
+        self.must(what, &inside_as_postgres(&[&[program.as_str()], arguments].concat()))
+    }
+}
+
+fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let result = work();
+    eprintln!("{:6.2} s  {what}", started.elapsed().as_secs_f64());
+    result
+}
+
+#[test]
+fn postgresql_on_a_dataset_survives_a_crash_and_a_damaged_table_is_found() {
+    let _alone = alone();
+    let mut bench = Bench::new();
+    let (cluster, log) = (format!("{}/db", bench.seen), format!("{}/db.log", bench.seen));
+    let (data, logged) = (["-D", &cluster], ["-l", &log]);
+    let started = Instant::now();
+    bench.must("chown", &inside(&["chown", "postgres", &bench.seen.clone()]));
+    if std::env::var_os("INITDB").is_some() {
+        let i = format!("{}/initdb", bench.seen);
+        bench.postgres("initdb", "initdb", &["-D", &i, "--locale=C.UTF-8"]);
+    }
+    bench.must("copying the cluster", &inside(&["cp", "-a", NEW_CLUSTER, &cluster]));
+    let start = [&data[..], &logged, &["-w", "-t", "120", "start"]].concat();
+    bench.postgres("starting PostgreSQL", "pg_ctl", &start);
+    let sql = "CREATE TABLE t (n int PRIMARY KEY, filler text)";
+    bench.postgres("creating a table", "psql", &["-Xqc", sql]);
+    let sql = "INSERT INTO t SELECT n, repeat('x', 400) FROM generate_series(1, 500) n";
+    bench.postgres("inserting 500 rows", "psql", &["-Xqc", sql]);
+    bench.postgres("crashing it", "pg_ctl", &[&data[..], &["-m", "immediate", "stop"]].concat());
+
+    bench.postgres("starting it again", "pg_ctl", &start);
+    let count = ["-XAtc", "SELECT count(*) FROM t"];
+    assert_eq!(bench.postgres("counting", "psql", &count).trim(), "500");
+    bench.postgres("pg_amcheck", "pg_amcheck", &["--all", "--heapallindexed"]);
+    let path = ["-XAtc", "SELECT pg_relation_filepath('t')"];
+    let table = bench.postgres("asking for the file", "psql", &path);
+    bench.postgres("stopping it", "pg_ctl", &[&data[..], &["-m", "fast", "stop"]].concat());
+    eprintln!("{:?} in all", started.elapsed());
+
+    let table = format!("{CUSTOMER}/db/{}", table.trim());
+    let seek = "seek=9000";
+    let of = format!("of={table}");
+    let damage =
+        ["busybox", "dd", "if=/dev/urandom", &of, "bs=1", seek, "count=64", "conv=notrunc"];
+    bench.must("damaging the table", &damage);
+    bench.postgres("starting it again", "pg_ctl", &start);
+    let check = format!("{POSTGRESQL_BIN}/pg_amcheck");
+    let check = inside_as_postgres(&[&check, "--all"]);
+    let result = bench.guest.control.exec(&check, LIMIT).expect("it runs");
+    assert_ne!(result.code, Some(0), "{result:?}");
+    bench.postgres("stopping it", "pg_ctl", &[&data[..], &["-m", "fast", "stop"]].concat());
+    let (guest, full) = (&mut bench.guest, &bench.full);
+    timed("letting go", || detach(guest, full)).expect("nothing uses it any more");
+    bench.must("exporting the pool", &["zpool", "export", "tank"]);
+}
+
+#[test]
+fn apt_that_is_killed_half_way_is_repaired_by_dpkg_and_apt() {
+    let _alone = alone();
+    let mut bench = Bench::new();
+    let seen = bench.seen.clone();
+    let debian = |argv: &[&'static str]| within(CUSTOMER, argv);
+    timed("unpacking Debian", || unpack(&mut bench.guest.control, &seen)).expect("unpacked");
+    enter(&mut bench.guest.control, CUSTOMER).expect("mounted");
+    let status = format!("{CUSTOMER}/var/lib/dpkg/status");
+
+    let install = ["apt-get", "--yes", "install", "python3-pip"];
+    if std::env::var_os("WHOLE").is_some() {
+        bench.must("installing python3-pip", &debian(&install));
+        return;
+    }
+    let started = Instant::now();
+    bench.guest.control.begin(&debian(&install), LIMIT).expect("begun");
+    let half_way = |text: &str| text.matches("install ok unpacked").count() >= 5;
+    while !half_way(&bench.guest.control.read_file(&status).expect("a status")) {
+        assert!(started.elapsed() < LIMIT, "apt-get does nothing");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    bench.must("killing", &["busybox", "killall", "-9", "apt-get", "dpkg"]);
+    let killed = bench.guest.control.end(LIMIT).expect("ended");
+    eprintln!("killed after {:?}: {killed:?}", started.elapsed());
+    assert_ne!(killed.code, Some(0), "{killed:?}");
+    let broken = bench.must("dpkg --audit", &debian(&["dpkg", "--audit"]));
+    assert!(!broken.is_empty());
+
+    bench.must("dpkg --configure -a", &debian(&["dpkg", "--configure", "-a"]));
+    bench.must("apt-get -f install", &debian(&["apt-get", "--yes", "-f", "install"]));
+    bench.must("apt-get install", &debian(&install));
+    assert_eq!(bench.must("dpkg --audit", &debian(&["dpkg", "--audit"])), "");
+    let version = bench.must("pip --version", &debian(&["pip", "--version"]));
+    assert!(version.starts_with("pip "), "{version}");
+    leave(&mut bench.guest.control, CUSTOMER).expect("unmounted");
+    let (guest, full) = (&mut bench.guest, &bench.full);
+    timed("letting go", || detach(guest, full)).expect("nothing uses it any more");
+    bench.must("exporting the pool", &["zpool", "export", "tank"]);
+}

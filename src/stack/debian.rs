@@ -4,7 +4,7 @@
 //! disk: its only apt source is a folder that is shown in it. So it needs no network.
 
 use super::build::StackError;
-use super::full_root::{FULL_ROOT, bind, inside, mount, unmount_all};
+use super::full_root::{FULL_ROOT, bind, chroot, inside, mount, unmount_all};
 use crate::guest::control::Control;
 use std::time::Duration;
 
@@ -42,8 +42,7 @@ pub fn leave(control: &mut Control, folder: &str) -> Result<(), StackError> {
 
 /// The words that run a program in it, asking no questions.
 pub fn within<'a>(folder: &'a str, argv: &[&'a str]) -> Vec<&'a str> {
-    let chroot = ["busybox", "chroot", folder, "env", "DEBIAN_FRONTEND=noninteractive"];
-    [&chroot, argv].concat()
+    [&chroot(folder)[..], &["DEBIAN_FRONTEND=noninteractive"], argv].concat()
 }
 
 #[cfg(test)]
@@ -53,7 +52,7 @@ mod tests {
     #[test]
     fn a_program_runs_in_it_without_questions() {
         let argv = within("/tank/customer", &["dpkg", "--audit"]).join(" ");
-        let expected = "busybox chroot /tank/customer env DEBIAN_FRONTEND=noninteractive dpkg";
-        assert!(argv.starts_with(expected) && argv.ends_with(" --audit"), "{argv}");
+        let expected = "busybox chroot /tank/customer /usr/bin/env DEBIAN_FRONTEND=noninteractive ";
+        assert!(argv.starts_with(expected) && argv.ends_with(" dpkg --audit"), "{argv}");
     }
 }

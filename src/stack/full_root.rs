@@ -64,7 +64,13 @@ pub fn detach(guest: &mut Guest, disk: &AddedDisk) -> Result<(), StackError> {
 
 /// The words that run a program in the full root, as root.
 pub fn inside<'a>(argv: &[&'a str]) -> Vec<&'a str> {
-    [&["busybox", "chroot", FULL_ROOT], argv].concat()
+    [&chroot(FULL_ROOT)[..], argv].concat()
+}
+
+/// The words before a program and its environment in another root. Busybox takes a name that is one
+/// of its own for itself, whatever the root; `env` by its path looks into the root.
+pub(super) fn chroot(root: &str) -> [&str; 4] {
+    ["busybox", "chroot", root, "/usr/bin/env"]
 }
 
 /// The same as the user `postgres`: PostgreSQL refuses to run as root.
@@ -130,9 +136,10 @@ mod tests {
 
     #[test]
     fn a_program_runs_in_the_root_as_root_or_as_the_database_s_user() {
-        assert_eq!(inside(&["true"]), ["busybox", "chroot", "/full", "true"]);
+        let argv = inside(&["true"]).join(" ");
+        assert_eq!(argv, "busybox chroot /full /usr/bin/env true");
         let argv = inside_as_postgres(&["true"]).join(" ");
-        assert!(argv.starts_with("busybox chroot /full setpriv --reuid postgres "), "{argv}");
-        assert!(argv.ends_with(" --init-groups true"), "{argv}");
+        let expected = "busybox chroot /full /usr/bin/env setpriv --reuid postgres ";
+        assert!(argv.starts_with(expected) && argv.ends_with(" --init-groups true"), "{argv}");
     }
 }

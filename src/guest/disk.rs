@@ -39,6 +39,8 @@ pub enum DiskSource {
     },
     /// A raw file, through the host's page cache.
     RawFile(PathBuf),
+    /// The same, and the guest cannot write to it.
+    ReadOnlyFile(PathBuf),
 }
 
 impl DiskSource {
@@ -106,9 +108,8 @@ pub fn blockdev_add(node: &str, source: &DiskSource, cache: CacheMode) -> Value 
             "server": { "type": "unix", "path": socket },
             "export": export,
         }),
-        DiskSource::RawFile(path) => {
-            json!({ "driver": "raw", "file": { "driver": "file", "filename": path } })
-        }
+        DiskSource::RawFile(path) => raw_file(path, false),
+        DiskSource::ReadOnlyFile(path) => raw_file(path, true),
     };
     let mut arguments = json!({
         "node-name": node,
@@ -120,6 +121,12 @@ pub fn blockdev_add(node: &str, source: &DiskSource, cache: CacheMode) -> Value 
         all.extend(file);
     }
     arguments
+}
+
+/// A disk that cannot be written to opens its file likewise, so that others may open it too.
+fn raw_file(path: &Path, read_only: bool) -> Value {
+    let file = json!({ "driver": "file", "filename": path, "read-only": read_only });
+    json!({ "driver": "raw", "read-only": read_only, "file": file })
 }
 
 /// Arguments of `device_add`.
@@ -170,6 +177,19 @@ mod tests {
         let unsafe_cache = blockdev_add("virtio0", &source, CacheMode::Unsafe);
         assert_eq!(unsafe_cache["export"], NO_FLUSH_EXPORT);
         assert_eq!(unsafe_cache["cache"]["no-flush"], true);
+    }
+
+    #[test]
+    fn a_read_only_disk_opens_its_file_read_only() {
+        let path = PathBuf::from("/images/full-root.ext4");
+        for (source, read_only) in
+            [(DiskSource::RawFile(path.clone()), false), (DiskSource::ReadOnlyFile(path), true)]
+        {
+            let arguments = blockdev_add("virtio1", &source, CacheMode::WriteBack);
+            assert_eq!(arguments["read-only"], read_only);
+            assert_eq!(arguments["file"]["read-only"], read_only);
+            assert_eq!(arguments["file"]["filename"], "/images/full-root.ext4");
+        }
     }
 
     #[test]

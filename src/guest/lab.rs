@@ -4,6 +4,7 @@ use crate::guest::acceleration::choose;
 use crate::guest::cache::{cache_folder, digest_of_file};
 use crate::guest::config::{Accel, GuestConfig};
 use crate::guest::error::GuestError;
+use crate::guest::full_root::FullRoot;
 use crate::guest::host::{FOR_GUESTS, ensure_programs, qemu_version};
 use crate::guest::image::Image;
 use crate::guest::progress::Watch;
@@ -97,6 +98,11 @@ impl Lab {
     /// Kernel and tools of the guest.
     pub fn image(&self) -> &Image {
         &self.recipe.image
+    }
+
+    /// The second disk for guests that run real software. The first time takes minutes.
+    pub fn full_root(&self) -> Result<FullRoot, GuestError> {
+        FullRoot::ensure(self.recipe.config.suite, &self.cache, &self.watch)
     }
 
     /// What the guest was asked to be.

@@ -7,11 +7,13 @@
 
 pub mod acceleration;
 pub mod arguments;
+pub mod build_script;
 pub mod cache;
 pub mod config;
 pub mod control;
 pub mod disk;
 pub mod error;
+pub mod full_root;
 pub mod host;
 pub mod image;
 pub mod initrd;
@@ -31,6 +33,7 @@ pub use config::{Accel, GuestConfig, Suite};
 pub use control::Control;
 pub use disk::{AddedDisk, DiskBus, DiskSource};
 pub use error::GuestError;
+pub use full_root::FullRoot;
 pub use lab::{Lab, Start};
 pub use progress::{Progress, Watch};
 pub use run_folder::sweep;

@@ -2,6 +2,8 @@
 
 pub mod build;
 pub mod check;
+pub mod debian;
+pub mod full_root;
 pub mod light;
 pub mod pattern;
 pub mod plain;

@@ -70,7 +70,7 @@ fn make_pool(control: &mut Control, pool: Pool, path: &str) -> Result<(), StackE
         argv.extend(["-m", "none"]);
     }
     argv.extend([&pool.spec.pool, path]);
-    control.run(&argv, TOOL)?;
+    control.run(&vdev::command(pool, &argv), TOOL)?;
     Ok(())
 }
 

@@ -91,7 +91,7 @@ fn recover_pool(
     };
     let Some(untouched) = disks.untouched else {
         watch.stage("zdb -e -bc before the import");
-        let leak_check = control.exec(&leak_check(&search, &pool.spec.pool), TOOL)?;
+        let leak_check = control.exec(&leak_check(pool, &search), TOOL)?;
         let imported = import_and_scrub(control, asked, &search, volumes)?;
         return Ok(ZfsRecovery { leak_check, ..imported });
     };
@@ -103,7 +103,7 @@ fn recover_pool(
     // On one CPU: its many threads otherwise make the CPUs of a guest wait for each other.
     let last_cpu = format!("{:x}", 1u64 << (scenario.guest.cpus - 1).min(63));
     let mut argv = vec!["busybox", "taskset", &last_cpu];
-    argv.extend(leak_check(&check_at, &pool.spec.pool));
+    argv.extend(leak_check(pool, &check_at));
     control.begin(&argv, TOOL)?;
     let recovery = import_and_scrub(control, asked, &search, volumes)?;
     Ok(ZfsRecovery { leak_check: control.end(TOOL)?, ..recovery })
@@ -111,8 +111,8 @@ fn recover_pool(
 
 /// Reads the pool's labels, found in a folder or on a device, and compares each block that is in use
 /// with the space maps.
-fn leak_check<'a>(search: &'a str, pool: &'a str) -> [&'a str; 6] {
-    ["zdb", "-e", "-p", search, "-bc", pool]
+fn leak_check<'a>(pool: Pool<'a>, search: &'a str) -> Vec<&'a str> {
+    vdev::command(pool, &["zdb", "-e", "-p", search, "-bc", &pool.spec.pool])
 }
 
 /// All but the leak check.
@@ -126,7 +126,7 @@ fn import_and_scrub(
     let name = &pool.spec.pool;
     watch.stage("zpool import");
     let argv = ["zpool", "import", "-o", "cachefile=none", "-d", search, name];
-    let import = control.exec(&argv, TOOL)?;
+    let import = control.exec(&vdev::command(pool, &argv), TOOL)?;
     let mut recovery = ZfsRecovery { import, ..ZfsRecovery::unsaid() };
     if recovery.import.code != Some(0) {
         return Ok(recovery);

@@ -279,6 +279,21 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_is_taken_apart_into_what_it_stands_on_and_what_it_holds() {
+        let of = |name: &str| load(name, &[]).expect("a scenario").stack;
+        let apart = |name: &str| of(name).pool().map(|pool| (pool.vdev, pool.holds));
+        assert_eq!(apart(DEFAULT), Some((Vdev::File, Holds::Datasets)));
+        assert_eq!(apart("zfs-on-partition"), Some((Vdev::Partition, Holds::Datasets)));
+        let loop_device = Vdev::Loop { direct_io: true };
+        assert_eq!(apart("zfs-on-loop"), Some((loop_device, Holds::Datasets)));
+        let volumes = Holds::Volumes { mib: 128 };
+        assert_eq!(apart("zvol-ext4"), Some((Vdev::File, volumes)));
+        assert_eq!(apart("ext4"), None);
+        assert!(of("zvol-ext4").has_volumes());
+        assert!(!of("zfs-on-loop").has_volumes() && !of("ext4").has_volumes());
+    }
+
+    #[test]
     fn properties_of_zfs_are_refused_on_a_plain_file_system_with_the_reason() {
         let sync = refused(EXT4, &["data.sync=disabled"]);
         assert!(sync.contains("dataset.data.sync") && sync.contains("standard"), "{sync}");

@@ -16,6 +16,10 @@ const PARTITION: Duration = Duration::from_secs(10);
 /// Where a table's one partition begins, as today's tools make it. It ends where the disk does.
 const PARTITION_START_MIB: u64 = 1;
 
+/// libzfs waits three seconds for what udev knows of a device, which here nobody will ever say; this
+/// leaves udev's names out of the labels (zpool(8)).
+const WITHOUT_UDEV: [&str; 3] = ["busybox", "env", "ZFS_VDEV_DEVID_OPT_OUT=YES"];
+
 /// Where a disk's parts appear in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -41,6 +45,12 @@ pub fn first_partition(device: &str) -> String {
         true => format!("{device}p1"),
         false => format!("{device}1"),
     }
+}
+
+/// A command of ZFS's own that looks at the pool's devices, as it is to be run.
+pub fn command<'a>(pool: Pool, argv: &[&'a str]) -> Vec<&'a str> {
+    let before: &[&str] = if pool.vdev == Vdev::File { &[] } else { &WITHOUT_UDEV };
+    [before, argv].concat()
 }
 
 /// Makes it on a blank disk, and returns its path as `zpool create` takes it.
@@ -163,6 +173,7 @@ fn loop_file(place: Place, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::settings::load;
     use super::*;
 
     #[test]
@@ -170,6 +181,18 @@ mod tests {
         assert_eq!(first_partition("/dev/vda"), "/dev/vda1");
         assert_eq!(first_partition("/dev/nvme0n1"), "/dev/nvme0n1p1");
         assert_eq!(first_partition(MAIN.loop_device), "/dev/loop0p1");
+    }
+
+    #[test]
+    fn a_pool_in_a_file_needs_nothing_of_udev_and_one_on_a_device_does_not_wait_for_it() {
+        let of = |name| {
+            let scenario = load(name, &[]).expect("a scenario");
+            command(scenario.stack.pool().expect("a pool"), &["zpool", "import"]).join(" ")
+        };
+        assert_eq!(of("zfs-sync-disabled"), "zpool import");
+        for name in ["zfs-on-partition", "zfs-on-loop"] {
+            assert_eq!(of(name), "busybox env ZFS_VDEV_DEVID_OPT_OUT=YES zpool import");
+        }
     }
 
     #[test]

@@ -5,10 +5,12 @@
 //! trace says, under a crash model, what the medium holds; a second guest observes it; [`verify`]
 //! holds the observation against the [`history`] and the claims. [`trial`] runs that once; [`explore`]
 //! looks at every other cut of the same recording; [`agree`] holds recordings against real losses;
-//! [`mutants`] plants faults and shows what catches them.
+//! [`mutants`] plants faults and shows what catches them; [`audit`] asks a live pool whether it is set as
+//! its owner wants.
 
 pub mod agent;
 pub mod agree;
+pub mod audit;
 pub mod bench;
 pub mod chart;
 pub mod cli;

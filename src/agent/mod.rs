@@ -12,4 +12,5 @@ pub mod ports;
 pub mod protocol;
 pub mod serve;
 pub mod txgs;
+pub mod volumes;
 pub mod wake;

@@ -97,6 +97,13 @@ pub enum Request {
         /// At most this long.
         timeout_ms: u64,
     },
+    /// Waits until a ZFS volume has its block device. Answered with `Reply::Text`, its path.
+    FindVolume {
+        /// The volume's full name, `pool/name`.
+        name: String,
+        /// At most this long.
+        timeout_ms: u64,
+    },
     /// Makes the bodies, opens and fills the streams' files, and syncs them.
     Prepare(Plan),
     /// Starts the load of the prepared plan on the messages port.
@@ -138,7 +145,7 @@ pub enum Reply {
     },
     /// To `Exec` and `End`.
     Exec(ExecResult),
-    /// To `ReadFile`.
+    /// To `ReadFile` and `FindVolume`.
     Text(String),
     /// To `StopLoad`: acked operations and seconds of load, per stream in the plan's order.
     Rates(Vec<StreamRate>),

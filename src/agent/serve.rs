@@ -7,7 +7,7 @@ use crate::agent::beside::Beside;
 use crate::agent::frame::{FrameReader, Kind, head};
 use crate::agent::load::Load;
 use crate::agent::protocol::{Numbered, Reply, Request};
-use crate::agent::{exec, files, ports, wake};
+use crate::agent::{exec, files, ports, volumes, wake};
 use crate::trial::slowdown;
 use nix::sys::reboot::{RebootMode, reboot};
 use std::fs::File;
@@ -113,6 +113,9 @@ impl Agent {
             Request::Fsync { path } => files::fsync(&path).map(done),
             Request::WaitFor { path, timeout_ms } => {
                 files::wait_for(&path, ms(timeout_ms)).map(done)
+            }
+            Request::FindVolume { name, timeout_ms } => {
+                volumes::find(&name, ms(timeout_ms)).map(Reply::Text)
             }
             request @ (Request::Prepare(_)
             | Request::StartLoad

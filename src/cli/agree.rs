@@ -19,6 +19,13 @@ pub fn run(args: AgreeArgs) -> Result<u8> {
             scenario.name
         );
     }
+    if scenario.stack.has_volumes() {
+        bail!(
+            "{} has another file system on its pool's volumes, which may hold back what returned: \
+             survivors are predicted for datasets of ZFS's own only",
+            scenario.name
+        );
+    }
     let defaults = ["cut.when=uniform", "disk.size_mib=1536", "stack.pool_mib=1280"];
     options.sets.splice(0..0, defaults.map(str::to_owned));
     let watch = progress::watch(progress::cancel_on_signals()?);

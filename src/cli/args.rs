@@ -36,6 +36,8 @@ pub enum Command {
     Agree(AgreeArgs),
     /// What does the tool catch? Faults are planted, and it is shown which crash model finds which
     Mutants(MutantsArgs),
+    /// Is a live pool set as its owner wants? Each dataset's sync, held against a policy file
+    Audit(AuditArgs),
     /// Judge a finished run again from its folder alone
     Judge(JudgeArgs),
     /// Measure the tool itself against the tools that people trust
@@ -127,6 +129,45 @@ pub enum ExploreBenchArg {
     Prepare,
     /// All of it.
     All,
+}
+
+/// An audit's words.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints each dataset's and volume's sync in effect, where it comes from, and whether it is what the
+policy says. A dataset that no rule is about is reported, and so is a parent under which a new or
+reinstalled server would get something else.
+
+A policy is a TOML file:
+  [[rule]]
+  datasets = \"tank/servers/*\"   # * is any one name; ** at the end is everything below
+  sync = \"disabled\"
+  except = [{ datasets = \"tank/servers/alice\", sync = \"standard\" }]
+  inherits = false               # optional: each is given its sync when it is made
+  [[rule]]
+  datasets = \"tank/billing\"
+  sync = \"standard\"
+
+Exit codes: 0 all is as the policy says, 1 it is not, 2 bad usage or ZFS could not be asked.
+
+Examples:
+  plugpull audit tank --policy sync-policy.toml
+  plugpull audit tank/servers --policy sync-policy.toml --json | jq '.datasets[].verdict'
+  ssh host zfs get -Hp -r -o name,property,value,source -t filesystem,volume sync tank |
+    plugpull audit tank --policy sync-policy.toml --from -")]
+pub struct AuditArgs {
+    /// The pool, or a dataset with all below it
+    pub pool: String,
+    /// The policy file
+    #[arg(long, value_name = "FILE", default_value = "/etc/plugpull/sync-policy.toml")]
+    pub policy: PathBuf,
+    /// Read what `zfs get` printed from FILE, or from standard input if it is -, in place of asking
+    /// this host's ZFS
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Print one JSON document on standard output instead of the text
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A judgement's words.

@@ -2,6 +2,7 @@
 
 mod agree;
 mod args;
+mod audit;
 mod bench;
 mod explore;
 mod log;
@@ -22,6 +23,7 @@ pub fn run() -> ExitCode {
     let result = match Args::parse().command {
         Command::Trial(args) => trial::run(args),
         Command::Agree(args) => agree::run(args),
+        Command::Audit(args) => audit::run(args),
         Command::Explore(args) => explore::run(args),
         Command::Mutants(args) => mutants::run(args),
         Command::Bench(args) => bench::run(args.what),

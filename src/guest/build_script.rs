@@ -173,8 +173,9 @@ mod tests {
     #[test]
     fn a_script_that_fails_is_an_error_with_its_words_and_its_name() {
         let folder = tempfile::tempdir().expect("a folder");
-        let text = "echo 'build-it: error: no space' >&2; exit 1";
-        let script = BuildScript { files: &[("build-it", text)], builds: "it" };
+        const FILES: &[(&str, &str)] =
+            &[("build-it", "echo 'build-it: error: no space' >&2; exit 1")];
+        let script = BuildScript { files: FILES, builds: "it" };
         let call = script.call(folder.path(), Suite::Trixie, folder.path()).expect("written");
         let error = call.build(&Watch::silent()).expect_err("it fails").to_string();
         assert!(error.contains("`build-it` failed") && error.contains("no space"), "{error}");

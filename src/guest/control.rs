@@ -174,6 +174,16 @@ impl Control {
         let request = Request::WaitFor { path: path.into(), timeout_ms };
         self.call(request, limit + EXEC_SLACK).map(drop)
     }
+
+    /// The block device of a ZFS volume, once it is there.
+    pub fn find_volume(&mut self, name: &str, limit: Duration) -> Result<String, GuestError> {
+        let timeout_ms = limit.as_millis() as u64;
+        let request = Request::FindVolume { name: name.into(), timeout_ms };
+        match self.call(request, limit + EXEC_SLACK)? {
+            Reply::Text(device) => Ok(device),
+            other => Err(unexpected("find-volume", &other)),
+        }
+    }
 }
 
 fn owned(argv: &[&str]) -> Vec<String> {
@@ -204,6 +214,7 @@ fn describe(request: &Request) -> String {
         Request::SparseFile { path, .. } => format!("make {path}"),
         Request::Fsync { path } => format!("fsync {path}"),
         Request::WaitFor { path, .. } => format!("see {path}"),
+        Request::FindVolume { name, .. } => format!("see the device of the volume {name}"),
         Request::Prepare(_) => "prepare the load".into(),
         Request::StartLoad => "start the load".into(),
         Request::WatchTxgs { pool, .. } => format!("watch the txgs of {pool}"),

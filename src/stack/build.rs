@@ -1,7 +1,7 @@
 //! Builds a scenario's stack in a guest with the real tools, and checks that it is what was asked.
 
-use super::scenario::{DISK_MOUNT, Discard, PlainFs, PlainSpec, Scenario, Stack};
-use super::{plain, pool};
+use super::scenario::{DISK_MOUNT, Holds, PlainFs, PlainSpec, Scenario, Stack};
+use super::{plain, pool, volumes};
 use crate::agent::protocol::Request;
 use crate::guest::control::Control;
 use crate::guest::error::GuestError;
@@ -58,12 +58,14 @@ pub fn build(
     watch: &Watch,
 ) -> Result<Option<TxgLimits>, StackError> {
     match scenario.stack.get() {
-        Stack::Zfs(zfs) => {
-            watch.stage("making ext4 on the disk");
-            control.run(&PlainFs::Ext4.mkfs(device, Discard::First), TOOL)?;
-            mount_disk(control, PlainFs::Ext4, &PlainSpec::default(), device)?;
-            watch.stage("making the pool in a file, and its datasets");
-            pool::build(control, zfs, scenario).map(Some)
+        Stack::Zfs(pool) => {
+            watch.stage("making the pool, what it stands on and what it holds");
+            let limits = pool::build(control, pool, scenario, device)?;
+            if let Holds::Volumes { .. } = pool.holds {
+                watch.stage("making ext4 on the volumes");
+                volumes::build(control, pool, scenario)?;
+            }
+            Ok(Some(limits))
         }
         Stack::Plain(fs, spec) => {
             watch.stage(format!("making {fs} on the disk"));
@@ -104,7 +106,7 @@ pub(super) fn mount_at(
 /// Brings everything written so far to the disk, on every layer.
 pub fn settle(control: &mut Control, scenario: &Scenario, device: &str) -> Result<(), StackError> {
     match scenario.stack.get() {
-        Stack::Zfs(zfs) => pool::settle(control, zfs),
+        Stack::Zfs(pool) => pool::settle(control, pool, device),
         Stack::Plain(..) => plain::settle(control, device),
     }
 }

@@ -42,7 +42,7 @@ impl Scenario {
         within("disk.bandwidth_mib_s", self.disk.bandwidth_mib_s, 0.0, 1e6)?;
         within("cut.load_seconds", self.cut.load_seconds, 0.5, 600.0)?;
         check_name("name", &self.name)?;
-        self.stack.check(self.disk.size_mib)?;
+        self.stack.check(self.disk.size_mib, self.dataset.len())?;
         match (self.cut.when, self.stack.plain_fs()) {
             (CutWhen::Worst, Some(fs)) => {
                 let problem = format!(

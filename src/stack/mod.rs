@@ -13,4 +13,6 @@ pub mod release;
 pub mod scenario;
 pub mod settings;
 pub mod spec;
+pub mod vdev;
+pub mod volumes;
 pub mod zfs;

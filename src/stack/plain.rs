@@ -1,6 +1,6 @@
 //! A plain file system on the disk: made with its own tools, mounted, and checked to be what was asked.
 
-use super::build::{SHORT, StackError, TOOL, mount_disk};
+use super::build::{SHORT, StackError, TOOL, mount_at, mount_disk};
 use super::scenario::{DISK_MOUNT, Discard, PlainFs, PlainSpec, Scenario};
 use crate::agent::protocol::{ExecResult, Request};
 use crate::guest::control::Control;
@@ -21,7 +21,7 @@ pub fn build(
 ) -> Result<(), StackError> {
     control.run(&fs.mkfs(device, Discard::First), TOOL)?;
     mount_disk(control, fs, spec, device)?;
-    check_options(control, spec)?;
+    check_options(control, spec, DISK_MOUNT)?;
     for name in scenario.dataset.keys() {
         control.run(&["busybox", "mkdir", &scenario.mountpoint(name)], SHORT)?;
     }
@@ -29,9 +29,13 @@ pub fn build(
 }
 
 /// Every mount option that a verdict rests on must be in effect.
-fn check_options(control: &mut Control, spec: &PlainSpec) -> Result<(), StackError> {
+pub fn check_options(
+    control: &mut Control,
+    spec: &PlainSpec,
+    target: &str,
+) -> Result<(), StackError> {
     let mounts = control.read_file("/proc/mounts")?;
-    let shown = shown_options(&mounts, DISK_MOUNT)
+    let shown = shown_options(&mounts, target)
         .ok_or(StackError::Unreadable { what: "/proc/mounts", text: mounts.clone() })?;
     match spec.options().find(|option| !is_shown(option, shown)) {
         None => Ok(()),
@@ -68,21 +72,31 @@ pub fn settle(control: &mut Control, device: &str) -> Result<(), StackError> {
     Ok(())
 }
 
+/// A file system's device and where it is mounted.
+#[derive(Debug, Clone, Copy)]
+pub struct On<'a> {
+    /// The device.
+    pub device: &'a str,
+    /// The mount point.
+    pub target: &'a str,
+}
+
 /// Mounts the crash state, which replays its log, checks it unmounted, and mounts it again. What the
 /// kernel or the checker refuses is an outcome, not an error.
 pub fn recover(
     control: &mut Control,
     (fs, spec): (PlainFs, &PlainSpec),
-    device: &str,
+    on: On,
     watch: &Watch,
 ) -> Result<PlainRecovery, StackError> {
+    let On { device, target } = on;
     let mut recovery = PlainRecovery::of_nothing(fs);
     watch.stage(format!("mounting {fs} (log replay)"));
-    recovery.mount = step(mount_disk(control, fs, spec, device))?;
+    recovery.mount = step(mount_at(control, fs, spec, device, target))?;
     if recovery.mount != Step::Done {
         return Ok(recovery);
     }
-    let unmount = Request::Unmount { target: DISK_MOUNT.to_owned() };
+    let unmount = Request::Unmount { target: target.to_owned() };
     recovery.unmount = step(control.call(unmount, TOOL).map(drop).map_err(StackError::from))?;
     if recovery.unmount != Step::Done {
         return Ok(recovery);
@@ -90,7 +104,7 @@ pub fn recover(
     watch.stage(format!("checking {fs}"));
     let checked: ExecResult = control.exec(&fs.checker(device), CHECKER)?;
     recovery.check = Some(checked);
-    recovery.mount_read = step(mount_disk(control, fs, spec, device))?;
+    recovery.mount_read = step(mount_at(control, fs, spec, device, target))?;
     Ok(recovery)
 }
 

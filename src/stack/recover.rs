@@ -4,21 +4,20 @@
 //! replayed. A tool that fails is an outcome, not an error. The leak check sees the state as the
 //! crash left it: it runs before the import, or beside it on a disk of its own.
 
-use super::build::{StackError, mount_at};
+use super::build::StackError;
 use super::pool::check_properties;
-use super::scenario::{DISK_MOUNT, PlainFs, PlainSpec, Scenario, Stack, ZfsSpec};
-use super::{plain, zfs as zfs_text};
+use super::scenario::{DISK_MOUNT, Holds, Pool, Scenario, Stack};
+use super::vdev::{self, CHECKED, MAIN};
+use super::{plain, volumes, zfs as zfs_text};
 use crate::agent::protocol::ExecResult;
 use crate::guest::control::Control;
-use crate::guest::error::GuestError;
 use crate::guest::progress::Watch;
-use crate::verify::consistent::{Recovery, ZfsRecovery};
+use crate::verify::consistent::{PlainRecovery, Recovery, VolumesRecovery, ZfsRecovery};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Each tool's limit: generous, for emulation is slow.
 const TOOL: Duration = Duration::from_secs(300);
-/// Where the disk is mounted that only the leak check sees.
-pub(super) const CHECK_MOUNT: &str = "/mnt-check";
 
 /// The disks that show a crash state.
 #[derive(Debug, Clone, Copy)]
@@ -46,73 +45,102 @@ pub fn recover(
     watch: &Watch,
 ) -> Result<Recovery, StackError> {
     match scenario.stack.get() {
-        Stack::Zfs(zfs) => recover_pool(control, zfs, scenario, disks, watch).map(Recovery::Zfs),
+        Stack::Zfs(pool) => {
+            let mut volumes = volumes::untried(scenario);
+            let asked = Asked { pool, scenario, watch };
+            let recovered = recover_pool(control, asked, disks, &mut volumes)?;
+            Ok(match pool.holds {
+                Holds::Datasets => Recovery::Zfs(recovered),
+                Holds::Volumes { .. } => {
+                    Recovery::Volumes(VolumesRecovery { pool: recovered, volumes })
+                }
+            })
+        }
         Stack::Plain(fs, spec) => {
-            plain::recover(control, (fs, spec), disks.recovered, watch).map(Recovery::Plain)
+            let on = plain::On { device: disks.recovered, target: DISK_MOUNT };
+            plain::recover(control, (fs, spec), on, watch).map(Recovery::Plain)
         }
     }
 }
+
+/// What is recovered, and who hears of it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    pool: Pool<'a>,
+    scenario: &'a Scenario,
+    watch: &'a Watch,
+}
+
+type Volumes = BTreeMap<String, PlainRecovery>;
 
 /// Checks, imports and scrubs. The datasets are mounted afterwards if the import succeeded.
 fn recover_pool(
     control: &mut Control,
-    zfs: &ZfsSpec,
-    scenario: &Scenario,
+    asked: Asked,
     disks: StateDisks,
-    watch: &Watch,
+    volumes: &mut Volumes,
 ) -> Result<ZfsRecovery, StackError> {
-    watch.stage("mounting the disk's file system (journal replay)");
-    let mounts = [(Some(disks.recovered), DISK_MOUNT), (disks.untouched, CHECK_MOUNT)];
-    for (device, target) in mounts {
-        let Some(device) = device else { continue };
-        match mount_at(control, PlainFs::Ext4, &PlainSpec::default(), device, target) {
-            Err(StackError::Guest(GuestError::Agent { words, .. })) => {
-                return Ok(ZfsRecovery::of_unmountable(&words));
-            }
-            other => other?,
-        }
-    }
-    if disks.untouched.is_none() {
+    let Asked { pool, scenario, watch } = asked;
+    watch.stage(match pool.vdev.has_a_host() {
+        true => "mounting the disk's file system (journal replay)",
+        false => "reading the disk's partition table",
+    });
+    let search = match vdev::show(control, pool, disks.recovered, MAIN)? {
+        Ok(search) => search,
+        Err(words) => return Ok(ZfsRecovery::of_unreachable(&words)),
+    };
+    let Some(untouched) = disks.untouched else {
         watch.stage("zdb -e -bc before the import");
-        let leak_check = control.exec(&leak_check(DISK_MOUNT, &zfs.pool), TOOL)?;
-        return Ok(ZfsRecovery { leak_check, ..import_and_scrub(control, zfs, scenario, watch)? });
-    }
+        let leak_check = control.exec(&leak_check(pool, &search), TOOL)?;
+        let imported = import_and_scrub(control, asked, &search, volumes)?;
+        return Ok(ZfsRecovery { leak_check, ..imported });
+    };
+    let check_at = match vdev::show(control, pool, untouched, CHECKED)? {
+        Ok(search) => search,
+        Err(words) => return Ok(ZfsRecovery::of_unreachable(&words)),
+    };
     watch.stage("zdb -e -bc on a disk of its own");
     // On one CPU: its many threads otherwise make the CPUs of a guest wait for each other.
     let last_cpu = format!("{:x}", 1u64 << (scenario.guest.cpus - 1).min(63));
     let mut argv = vec!["busybox", "taskset", &last_cpu];
-    argv.extend(leak_check(CHECK_MOUNT, &zfs.pool));
+    argv.extend(leak_check(pool, &check_at));
     control.begin(&argv, TOOL)?;
-    let recovery = import_and_scrub(control, zfs, scenario, watch)?;
+    let recovery = import_and_scrub(control, asked, &search, volumes)?;
     Ok(ZfsRecovery { leak_check: control.end(TOOL)?, ..recovery })
 }
 
-/// Reads the pool's labels, and compares each block that is in use with the space maps.
-fn leak_check<'a>(folder: &'a str, pool: &'a str) -> [&'a str; 6] {
-    ["zdb", "-e", "-p", folder, "-bc", pool]
+/// Reads the pool's labels, found in a folder or on a device, and compares each block that is in use
+/// with the space maps.
+fn leak_check<'a>(pool: Pool<'a>, search: &'a str) -> Vec<&'a str> {
+    vdev::command(pool, &["zdb", "-e", "-p", search, "-bc", &pool.spec.pool])
 }
 
 /// All but the leak check.
 fn import_and_scrub(
     control: &mut Control,
-    zfs: &ZfsSpec,
-    scenario: &Scenario,
-    watch: &Watch,
+    asked: Asked,
+    search: &str,
+    volumes: &mut Volumes,
 ) -> Result<ZfsRecovery, StackError> {
-    let pool = &zfs.pool;
+    let Asked { pool, scenario, watch } = asked;
+    let name = &pool.spec.pool;
     watch.stage("zpool import");
-    let argv = ["zpool", "import", "-o", "cachefile=none", "-d", DISK_MOUNT, pool];
-    let import = control.exec(&argv, TOOL)?;
+    let argv = ["zpool", "import", "-o", "cachefile=none", "-d", search, name];
+    let import = control.exec(&vdev::command(pool, &argv), TOOL)?;
     let mut recovery = ZfsRecovery { import, ..ZfsRecovery::unsaid() };
     if recovery.import.code != Some(0) {
         return Ok(recovery);
     }
     let messages = control.read_file("/proc/spl/kstat/zfs/dbgmsg")?;
-    recovery.used = zfs_text::used_txg(&messages, pool);
-    // An intent log is replayed when its dataset is mounted: one that is not would look lost.
-    check_properties(control, zfs, scenario)?;
+    recovery.used = zfs_text::used_txg(&messages, name);
+    // An intent log is replayed when its dataset is mounted, and a volume's when its device comes: one
+    // that is not would look lost.
+    check_properties(control, pool, scenario)?;
+    if let Holds::Volumes { .. } = pool.holds {
+        *volumes = volumes::recover(control, pool, scenario, watch)?;
+    }
     watch.stage("zpool scrub");
-    let status = scrub(control, pool)?;
+    let status = scrub(control, name)?;
     recovery.scrub = zfs_text::parse_scrub(&status.stdout);
     recovery.status = Some(status);
     Ok(recovery)

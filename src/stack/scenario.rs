@@ -5,7 +5,9 @@
 
 pub use super::check::Unsound;
 pub use super::pattern::{PatternName, StreamSpec};
-pub use super::spec::{DISK_MOUNT, Discard, PlainFs, PlainSpec, Stack, StackSpec, ZfsSpec};
+pub use super::spec::{
+    DISK_MOUNT, Discard, Holds, PlainFs, PlainSpec, Pool, Stack, StackSpec, Vdev, ZfsSpec,
+};
 use crate::disk::crash::CrashModel;
 use crate::guest::disk::{CacheMode, DiskBus};
 use crate::units::{RunId, StreamId};
@@ -104,7 +106,7 @@ impl Sync {
 pub struct DatasetSpec {
     /// Its `sync` property.
     pub sync: Sync,
-    /// Its `recordsize` in KiB, if not the default.
+    /// Its `recordsize` in KiB, or `volblocksize` if it is a volume, if not the default.
     #[serde(default)]
     pub recordsize_kib: Option<u32>,
     /// Its `compression`, if not the default.
@@ -204,7 +206,7 @@ impl Scenario {
     /// by its own name, wherever its file is.
     fn mountpoint_at(&self, root: &Path, dataset: &str) -> String {
         match self.stack.get() {
-            Stack::Zfs(zfs) => format!("/{}/{dataset}", zfs.pool),
+            Stack::Zfs(Pool { spec, .. }) => format!("/{}/{dataset}", spec.pool),
             Stack::Plain(..) => format!("{}/{dataset}", root.display()),
         }
     }
@@ -213,7 +215,7 @@ impl Scenario {
     /// system commits with each fsync, so there a third of the load time stands for it.
     pub fn cut_period_s(&self) -> f64 {
         match self.stack.get() {
-            Stack::Zfs(zfs) => f64::from(zfs.txg_timeout_s),
+            Stack::Zfs(Pool { spec, .. }) => f64::from(spec.txg_timeout_s),
             Stack::Plain(..) => self.cut.load_seconds / 3.0,
         }
     }

@@ -4,9 +4,12 @@ use super::scenario::Scenario;
 use toml::{Table, Value};
 
 /// Scenarios that the binary brings along.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 8] = [
     ("zfs-sync-disabled", include_str!("../../workloads/zfs-sync-disabled.toml")),
     ("zfs-sync-disabled-full", include_str!("../../workloads/zfs-sync-disabled-full.toml")),
+    ("zfs-on-partition", include_str!("../../workloads/zfs-on-partition.toml")),
+    ("zfs-on-loop", include_str!("../../workloads/zfs-on-loop.toml")),
+    ("zvol-ext4", include_str!("../../workloads/zvol-ext4.toml")),
     ("ext4", include_str!("../../workloads/ext4.toml")),
     ("xfs", include_str!("../../workloads/xfs.toml")),
     ("btrfs", include_str!("../../workloads/btrfs.toml")),

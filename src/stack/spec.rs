@@ -1,9 +1,13 @@
-//! What stands on the disk, as a scenario states it: a pool in a file, or a plain file system.
+//! What stands on the disk, as a scenario states it: a pool, or a plain file system.
 //!
-//! What always holds: a field that has no meaning for a kind of stack is refused by the parser, for
-//! each kind has a structure of its own.
+//! What always holds: a field that has no meaning for a kind of stack is refused. Pools and plain
+//! file systems have structures of their own; [`Pool`] tells the kinds of pools apart.
 
-use super::check::{Unsound, check_name, unsound, within};
+mod pool;
+
+pub use pool::{Holds, Pool, Vdev, ZfsSpec};
+
+use super::check::{Unsound, unsound, within};
 use super::scenario::{DatasetSpec, Sync};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,30 +21,19 @@ pub const DISK_MOUNT: &str = "/mnt";
 pub enum StackSpec {
     /// ext4 on the disk, a sparse file on it, a pool in the file; a dataset is one of ZFS's.
     ZfsInAFile(ZfsSpec),
+    /// A partition on the disk, a pool on it; a dataset is one of ZFS's.
+    ZfsOnPartition(ZfsSpec),
+    /// ext4 on the disk, a sparse file on it, a loop device on that, a pool on a partition of it; a
+    /// dataset is one of ZFS's.
+    ZfsOnLoop(ZfsSpec),
+    /// A pool in a file; a dataset is a volume of it with ext4 on it.
+    Zvol(ZfsSpec),
     /// ext4 on the disk; a dataset is a folder on it.
     Ext4(PlainSpec),
     /// XFS on the disk; a dataset is a folder on it.
     Xfs(PlainSpec),
     /// Btrfs on the disk; a dataset is a folder on it.
     Btrfs(PlainSpec),
-}
-
-/// A pool in a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ZfsSpec {
-    /// The pool's name.
-    pub pool: String,
-    /// The size of the pool's file in MiB.
-    pub pool_mib: u64,
-    /// `zfs_txg_timeout`.
-    pub txg_timeout_s: u32,
-    /// `zfs_dirty_data_max` in MiB, if not ZFS's own choice.
-    #[serde(default)]
-    pub dirty_data_max_mib: Option<u64>,
-    /// `zfs_nocacheflush`: a planted fault, for ZFS then asks for no flush.
-    #[serde(default)]
-    pub nocacheflush: bool,
 }
 
 /// A plain file system.
@@ -154,8 +147,8 @@ impl fmt::Display for PlainFs {
 /// What a stack is, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack<'a> {
-    /// A pool in a file.
-    Zfs(&'a ZfsSpec),
+    /// A pool.
+    Zfs(Pool<'a>),
     /// A plain file system.
     Plain(PlainFs, &'a PlainSpec),
 }
@@ -163,8 +156,19 @@ pub enum Stack<'a> {
 impl StackSpec {
     /// Takes it apart: a pool or a plain file system.
     pub fn get(&self) -> Stack<'_> {
+        let pool = |spec, vdev, holds| Stack::Zfs(Pool { spec, vdev, holds });
         match self {
-            StackSpec::ZfsInAFile(zfs) => Stack::Zfs(zfs),
+            StackSpec::ZfsInAFile(zfs) => pool(zfs, Vdev::File, Holds::Datasets),
+            StackSpec::ZfsOnPartition(zfs) => pool(zfs, Vdev::Partition, Holds::Datasets),
+            StackSpec::ZfsOnLoop(zfs) => {
+                // One that does not say is refused by the check.
+                let direct_io = zfs.direct_io.unwrap_or_default();
+                pool(zfs, Vdev::Loop { direct_io }, Holds::Datasets)
+            }
+            StackSpec::Zvol(zfs) => {
+                let mib = zfs.zvol_mib.unwrap_or_default();
+                pool(zfs, Vdev::File, Holds::Volumes { mib })
+            }
             StackSpec::Ext4(plain) => Stack::Plain(PlainFs::Ext4, plain),
             StackSpec::Xfs(plain) => Stack::Plain(PlainFs::Xfs, plain),
             StackSpec::Btrfs(plain) => Stack::Plain(PlainFs::Btrfs, plain),
@@ -172,11 +176,21 @@ impl StackSpec {
     }
 
     /// The pool, where there is one.
-    pub fn zfs(&self) -> Option<&ZfsSpec> {
+    pub fn pool(&self) -> Option<Pool<'_>> {
         match self.get() {
-            Stack::Zfs(zfs) => Some(zfs),
+            Stack::Zfs(pool) => Some(pool),
             Stack::Plain(..) => None,
         }
+    }
+
+    /// What a scenario says of the pool, where there is one.
+    pub fn zfs(&self) -> Option<&ZfsSpec> {
+        self.pool().map(|pool| pool.spec)
+    }
+
+    /// Whether a dataset is a volume of a pool, with a file system of another kind on it.
+    pub fn has_volumes(&self) -> bool {
+        self.pool().is_some_and(|pool| matches!(pool.holds, Holds::Volumes { .. }))
     }
 
     /// The plain file system, where it is one.
@@ -187,20 +201,23 @@ impl StackSpec {
         }
     }
 
-    /// Refuses a stack that cannot be made on a disk of this size.
-    pub(super) fn check(&self, disk_mib: u64) -> Result<(), Unsound> {
+    /// Refuses a stack that cannot be made on a disk of this size, or not with so many datasets.
+    pub(super) fn check(&self, disk_mib: u64, datasets: usize) -> Result<(), Unsound> {
         match self.get() {
-            Stack::Zfs(zfs) => zfs.check(disk_mib),
+            Stack::Zfs(pool) => pool.check(disk_mib).and_then(|()| pool.check_count(datasets)),
             Stack::Plain(fs, plain) => {
                 within("disk.size_mib", disk_mib as f64, fs.disk_mib_min() as f64, 1_048_576.0)?;
-                plain.check()
+                plain.check("stack.mount_options")
             }
         }
     }
 
     /// Refuses a dataset that this stack cannot have.
     pub(super) fn check_dataset(&self, place: &str, dataset: &DatasetSpec) -> Result<(), Unsound> {
-        let Some(fs) = self.plain_fs() else { return Ok(()) };
+        let fs = match self.get() {
+            Stack::Zfs(pool) => return pool.check_dataset(place, dataset),
+            Stack::Plain(fs, _) => fs,
+        };
         if dataset.sync != Sync::Standard {
             let problem = format!(
                 "{:?} is a property of ZFS; on {fs} fsync always forces, so it must be \"standard\"",
@@ -223,28 +240,9 @@ impl StackSpec {
     }
 }
 
-impl ZfsSpec {
-    fn check(&self, disk_mib: u64) -> Result<(), Unsound> {
-        within("disk.size_mib", disk_mib as f64, 256.0, 1_048_576.0)?;
-        within("stack.txg_timeout_s", f64::from(self.txg_timeout_s), 1.0, 60.0)?;
-        let dirty = self.dirty_data_max_mib.unwrap_or(64);
-        within("stack.dirty_data_max_mib", dirty as f64, 1.0, 16_384.0)?;
-        within("stack.pool_mib", self.pool_mib as f64, 128.0, 1_048_576.0)?;
-        if self.pool_mib + 128 > disk_mib {
-            let problem = format!(
-                "{} MiB of pool need a disk of at least {} MiB (disk.size_mib is {disk_mib})",
-                self.pool_mib,
-                self.pool_mib + 128,
-            );
-            return unsound("stack.pool_mib", problem);
-        }
-        check_name("stack.pool", &self.pool)
-    }
-}
-
 impl PlainSpec {
-    fn check(&self) -> Result<(), Unsound> {
-        let place = "stack.mount_options";
+    /// Refuses options that are none, or that leave nothing to try. `place` is their field.
+    fn check(&self, place: &str) -> Result<(), Unsound> {
         let good = |c: char| c.is_ascii_alphanumeric() || "_=,:.-".contains(c);
         if !self.mount_options.chars().all(good) {
             let problem = format!("{:?} holds more than options and commas", self.mount_options);
@@ -278,6 +276,21 @@ mod tests {
         let missing = refused(&EXT4.replace("kind = \"ext4\"", "kind = \"zfs-in-a-file\""), &[]);
         assert!(missing.contains("pool"), "{missing}");
         assert!(refused(EXT4, &["stack.kind=fat"]).contains("zfs-in-a-file"));
+    }
+
+    #[test]
+    fn each_kind_is_taken_apart_into_what_it_stands_on_and_what_it_holds() {
+        let of = |name: &str| load(name, &[]).expect("a scenario").stack;
+        let apart = |name: &str| of(name).pool().map(|pool| (pool.vdev, pool.holds));
+        assert_eq!(apart(DEFAULT), Some((Vdev::File, Holds::Datasets)));
+        assert_eq!(apart("zfs-on-partition"), Some((Vdev::Partition, Holds::Datasets)));
+        let loop_device = Vdev::Loop { direct_io: true };
+        assert_eq!(apart("zfs-on-loop"), Some((loop_device, Holds::Datasets)));
+        let volumes = Holds::Volumes { mib: 128 };
+        assert_eq!(apart("zvol-ext4"), Some((Vdev::File, volumes)));
+        assert_eq!(apart("ext4"), None);
+        assert!(of("zvol-ext4").has_volumes());
+        assert!(!of("zfs-on-loop").has_volumes() && !of("ext4").has_volumes());
     }
 
     #[test]

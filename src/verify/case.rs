@@ -146,6 +146,15 @@ impl Case<'_> {
         streams.filter_map(of).collect()
     }
 
+    /// What of an operation puts it in a transaction group: on a volume it may have returned while the
+    /// file system on it still held it back.
+    fn order(&self) -> OrderedBy {
+        match self.scenario.stack.has_volumes() {
+            true => OrderedBy::Ack,
+            false => OrderedBy::Done,
+        }
+    }
+
     fn is_disabled(&self, dataset: &str) -> bool {
         self.scenario.dataset.get(dataset).is_some_and(|spec| spec.sync == Sync::Disabled)
     }
@@ -209,7 +218,7 @@ impl Case<'_> {
         let group = self.streams(surveys, |name| self.is_disabled(name));
         let pairs: Vec<_> = group.into_iter().map(|(_, survey, said)| (survey, said)).collect();
         let surveys: Vec<&StreamSurvey> = pairs.iter().map(|(survey, _)| *survey).collect();
-        bar_without_load(point_in_time::judge(&pairs, OrderedBy::Done), &surveys)
+        bar_without_load(point_in_time::judge(&pairs, self.order()), &surveys)
     }
 
     fn loss_evidence(
@@ -254,7 +263,8 @@ impl Case<'_> {
         let first_lost = self.recovery.used_txg().map(|used| Txg(used.0.saturating_add(1)));
         match first_lost.and_then(|txg| self.birth(txg)) {
             Some(birth) => {
-                Prediction::Window(ack_times(streams).window(self.clock, birth, self.cut))
+                let times = ack_times(streams, self.order());
+                Prediction::Window(times.window(self.clock, birth, self.cut))
             }
             None => Prediction::Unknown,
         }
@@ -265,7 +275,7 @@ impl Case<'_> {
     fn largest(&self, dataset: &str, streams: &Streams) -> LargestWindow {
         if self.is_disabled(dataset) {
             let birth = |txg| self.birth(txg);
-            let times = ack_times(streams);
+            let times = ack_times(streams, self.order());
             return largest_window(
                 &times,
                 self.clock,
@@ -351,8 +361,9 @@ fn may_be_dirty(story: &TxgStory) -> bool {
     matches!(story.closed_by, Some(ClosedBy::DirtyBytes | ClosedBy::Unknown))
 }
 
-fn ack_times(streams: &Streams) -> AckTimes {
-    AckTimes::new(streams.iter().flat_map(|(_, _, said)| said.acked.iter().map(|acked| &acked.ack)))
+fn ack_times(streams: &Streams, order: OrderedBy) -> AckTimes {
+    let acks = streams.iter().flat_map(|(_, _, said)| said.acked.iter().map(|acked| &acked.ack));
+    AckTimes::new(acks, order)
 }
 
 #[cfg(test)]

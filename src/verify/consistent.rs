@@ -4,14 +4,16 @@
 //! nothing; a tool that was killed, ran out of time or had no memory says nothing.
 
 mod plain;
+mod volumes;
 mod zfs;
 
 pub use plain::{PlainRecovery, Step};
+pub use volumes::VolumesRecovery;
 pub use zfs::{ExpectedTxg, ScrubReport, ZfsRecovery};
 
 use super::verdict::{Judgement, Verdict};
 use crate::agent::protocol::ExecResult;
-use crate::stack::spec::{Stack, StackSpec};
+use crate::stack::spec::{Holds, Stack, StackSpec};
 use crate::units::Txg;
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +21,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum Recovery {
-    /// A pool in a file.
+    /// A pool and its datasets.
     Zfs(ZfsRecovery),
+    /// A pool and the file systems on its volumes.
+    Volumes(VolumesRecovery),
     /// A plain file system.
     Plain(PlainRecovery),
 }
@@ -29,7 +33,13 @@ impl Recovery {
     /// What is known when the kernel died before any tool had answered.
     pub fn of_dead_guest(stack: &StackSpec, panic: Option<String>) -> Recovery {
         match stack.get() {
-            Stack::Zfs(_) => Recovery::Zfs(ZfsRecovery { panic, ..ZfsRecovery::unsaid() }),
+            Stack::Zfs(pool) => {
+                let recovered = ZfsRecovery { panic, ..ZfsRecovery::unsaid() };
+                match pool.holds {
+                    Holds::Datasets => Recovery::Zfs(recovered),
+                    Holds::Volumes { .. } => Recovery::Volumes(VolumesRecovery::of_pool(recovered)),
+                }
+            }
             Stack::Plain(fs, _) => {
                 Recovery::Plain(PlainRecovery { panic, ..PlainRecovery::of_nothing(fs) })
             }
@@ -40,6 +50,7 @@ impl Recovery {
     pub fn was_read(&self) -> bool {
         match self {
             Recovery::Zfs(zfs) => zfs.import.code == Some(0),
+            Recovery::Volumes(all) => all.were_read(),
             Recovery::Plain(plain) => plain.mount_read == Step::Done,
         }
     }
@@ -48,6 +59,10 @@ impl Recovery {
     pub fn unread_because(&self) -> &'static str {
         match self {
             Recovery::Zfs(_) => "the pool was not imported, so nothing could be read back",
+            Recovery::Volumes(_) => {
+                "not every file system on the pool's volumes was mounted again, so nothing was read \
+                 back"
+            }
             Recovery::Plain(_) => {
                 "the file system was not mounted again, so nothing could be read back"
             }
@@ -58,6 +73,7 @@ impl Recovery {
     pub fn used_txg(&self) -> Option<Txg> {
         match self {
             Recovery::Zfs(zfs) => zfs.used,
+            Recovery::Volumes(all) => all.pool.used,
             Recovery::Plain(_) => None,
         }
     }
@@ -71,11 +87,25 @@ enum Check {
     Broken(String),
 }
 
+impl Check {
+    /// The same, said of one of several.
+    fn of(self, name: &str) -> Check {
+        let said = |text: String| format!("{name}: {text}");
+        match self {
+            Check::Good(text) => Check::Good(said(text)),
+            Check::Bad(text) => Check::Bad(said(text)),
+            Check::Unknown(text) => Check::Unknown(said(text)),
+            Check::Broken(text) => Check::Broken(said(text)),
+        }
+    }
+}
+
 /// Judges one crash state. `unreadable` counts the blocks of all files that could not be read;
 /// `expected` is about pools.
 pub fn judge(recovery: &Recovery, expected: ExpectedTxg, unreadable: u64) -> Judgement {
     let mut checks = match recovery {
         Recovery::Zfs(zfs) => zfs.checks(expected),
+        Recovery::Volumes(all) => all.checks(expected),
         Recovery::Plain(plain) => plain.checks(),
     };
     checks.extend(recovery.was_read().then(|| reading(unreadable)));

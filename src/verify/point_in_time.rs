@@ -16,7 +16,8 @@ use crate::units::{EventNo, Seq, StreamId};
 pub enum OrderedBy {
     /// ZFS: a write that returned is in this or an earlier transaction group.
     Done,
-    /// Anything else: only what was made durable is ordered.
+    /// Another file system on a volume of ZFS: it may hold back a write that returned, so only what
+    /// was forced out of it is ordered.
     Ack,
 }
 
@@ -106,6 +107,17 @@ mod tests {
         let judged = judge(&[(&one, &said_one), (&two, &said_two)], OrderedBy::Done);
         assert_eq!(judged.verdict, Verdict::Violated);
         assert!(judged.because[0].contains("operation 2 of stream 1"), "{:?}", judged.because);
+    }
+
+    #[test]
+    fn what_had_returned_but_was_not_acknowledged_is_ordered_on_datasets_and_not_on_volumes() {
+        // Stream 1's second operation returned at event 5 and was acknowledged at event 10; stream
+        // 2's began at event 7.
+        let (one, said_one) = stream(1, &[(1, 2, 3), (4, 5, 10)], 1);
+        let (two, said_two) = stream(2, &[(7, 8, 9)], 1);
+        let judged = |order| judge(&[(&one, &said_one), (&two, &said_two)], order).verdict;
+        assert_eq!(judged(OrderedBy::Done), Verdict::Violated);
+        assert_eq!(judged(OrderedBy::Ack), Verdict::Held);
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! An operation's transaction is assigned between its first call and the return of its write, to
 //! the group open then. With txg N durable, what is gone begins at birth(N + 1): operations that
 //! began after it are gone for certain, those that had returned before it are there for certain,
-//! one that straddles it may be either. Hence intervals.
+//! one that straddles it may be either. Hence intervals. On a volume with a file system on it, what
+//! returned may still be in that file system's memory: there an operation's ack stands for the return
+//! of its write.
 
+use super::point_in_time::OrderedBy;
 use super::window::Span;
 use crate::disk::Commit;
 use crate::history::clock::{ClockMap, LabInterval};
@@ -17,16 +20,20 @@ use crate::units::{GuestNs, LabNs, Seq, Txg};
 pub struct AckTimes {
     /// (start, earliest ack among this and all later starts), ascending by start.
     by_start: Vec<(GuestNs, GuestNs)>,
-    /// The same by the return of the write.
+    /// The same by the event from which on it is part of a group.
     by_done: Vec<(GuestNs, GuestNs)>,
 }
 
 impl AckTimes {
     /// Takes the acks of a dataset in any order.
-    pub fn new<'a>(acks: impl IntoIterator<Item = &'a Ack>) -> AckTimes {
+    pub fn new<'a>(acks: impl IntoIterator<Item = &'a Ack>, order: OrderedBy) -> AckTimes {
+        let grouped = |ack: &Ack| match order {
+            OrderedBy::Done => ack.done_ns,
+            OrderedBy::Ack => ack.end_ns,
+        };
         let (mut by_start, mut by_done): (Vec<_>, Vec<_>) = acks
             .into_iter()
-            .map(|ack| ((ack.start_ns, ack.end_ns), (ack.done_ns, ack.end_ns)))
+            .map(|ack| ((ack.start_ns, ack.end_ns), (grouped(ack), ack.end_ns)))
             .unzip();
         for list in [&mut by_start, &mut by_done] {
             list.sort_unstable();
@@ -142,7 +149,7 @@ mod tests {
     #[test]
     fn an_operation_that_straddles_the_birth_widens_the_interval() {
         let acks = [ack(10, 20, 30), ack(95, 105, 130), ack(140, 150, 160)];
-        let times = AckTimes::new(&acks);
+        let times = AckTimes::new(&acks, OrderedBy::Done);
         let span = times.window(&clock(), GuestNs(100), LabInterval::exact(LabNs(1_000)));
         assert!((835..=841).contains(&span.lo_ns), "{span:?}");
         assert!((869..=875).contains(&span.hi_ns), "{span:?}");
@@ -151,7 +158,7 @@ mod tests {
     #[test]
     fn the_largest_window_is_the_one_just_before_the_latest_commit_after_a_long_open_txg() {
         let acks: Vec<Ack> = (1..100).map(|n| ack(n * 100, n * 100 + 10, n * 100 + 20)).collect();
-        let times = AckTimes::new(&acks);
+        let times = AckTimes::new(&acks, OrderedBy::Done);
         let commits = [commit(4, 500), commit(5, 2_000), commit(6, 8_000), commit(7, 9_500)];
         let births = |txg: Txg| Some(GuestNs([0, 1_000, 1_500, 7_000][txg.0 as usize - 4]));
         let found = largest_window(&times, &clock(), &commits, births, LabNs(600), LabNs(9_000));
@@ -165,7 +172,7 @@ mod tests {
         let acks: Vec<Ack> = (1..100).map(|n| ack(n * 100, n * 100 + 10, n * 100 + 20)).collect();
         let commits = [commit(4, 500), commit(5, 2_000)];
         let births = |txg: Txg| Some(GuestNs([1_000, 1_500][txg.0 as usize - 5]));
-        let times = AckTimes::new(&acks);
+        let times = AckTimes::new(&acks, OrderedBy::Done);
         let found = largest_window(&times, &clock(), &commits, births, LabNs(600), LabNs(9_000));
         let truth = 9_000 - 1_520;
         assert!(found.span.lo_ns <= truth && truth <= found.span.hi_ns, "{found:?}");
@@ -182,6 +189,20 @@ mod tests {
         assert_eq!(at(220), (Seq(1), Seq(2)), "the second had begun and not returned");
         assert_eq!(at(260), (Seq(2), Seq(2)));
         assert_eq!(at(400), (Seq(3), Seq(4)), "the fourth was announced and may have begun");
+    }
+
+    #[test]
+    fn on_a_volume_an_operation_is_safe_only_once_it_was_acknowledged() {
+        // It had returned before the group's birth, and was acknowledged behind it.
+        let acks = [ack(10, 20, 130), ack(140, 150, 160)];
+        let window = |order| {
+            let times = AckTimes::new(&acks, order);
+            times.window(&clock(), GuestNs(100), LabInterval::exact(LabNs(1_000)))
+        };
+        let (datasets, volumes) = (window(OrderedBy::Done), window(OrderedBy::Ack));
+        assert!((835..=845).contains(&datasets.hi_ns), "{datasets:?}");
+        assert!((865..=875).contains(&volumes.hi_ns), "{volumes:?}");
+        assert_eq!(datasets.lo_ns, volumes.lo_ns);
     }
 
     proptest! {
@@ -205,7 +226,7 @@ mod tests {
                 }
             }
             let now = at + 10;
-            let span = AckTimes::new(&acks).window(
+            let span = AckTimes::new(&acks, OrderedBy::Done).window(
                 &clock(), GuestNs(birth), LabInterval::exact(LabNs(now)));
             let truth = oldest_gone.map_or(0, |end| now - end) as i64;
             prop_assert!(span.lo_ns <= truth && truth <= span.hi_ns, "{:?} {}", span, truth);

@@ -8,5 +8,6 @@ mod cuts;
 mod killed;
 mod plain;
 mod planted;
+mod stacks;
 mod support;
 mod usage;

@@ -9,7 +9,7 @@ use crate::agent::protocol::ExecResult;
 use crate::units::Txg;
 use serde::{Deserialize, Serialize};
 
-/// What the tools said about the crash state of a pool in a file.
+/// What the tools said about the crash state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZfsRecovery {
     /// `zdb -e -bc` on the state as the crash left it: before the import, or on a disk of its own.
@@ -27,13 +27,14 @@ pub struct ZfsRecovery {
 }
 
 impl ZfsRecovery {
-    /// What is known when the file system below the pool could not even be mounted.
-    pub fn of_unmountable(words: &str) -> ZfsRecovery {
+    /// What is known when what the pool stands on (a file system, a partition, a loop device) could
+    /// not even be brought up.
+    pub fn of_unreachable(words: &str) -> ZfsRecovery {
         let said = ExecResult {
             code: Some(32), // mount(8)'s own for a mount that failed
             timed_out: false,
             stdout: String::new(),
-            stderr: format!("the file system that holds the pool does not mount: {words}"),
+            stderr: format!("what the pool stands on cannot be brought up: {words}"),
             took_ns: 0,
         };
         ZfsRecovery { leak_check: said.clone(), import: said, ..ZfsRecovery::unsaid() }

@@ -13,6 +13,7 @@ use crate::guest::run_folder::RunFolder;
 use crate::guest::running::Guest;
 use crate::guest::{Lab, Start};
 use crate::record::found::Found;
+use crate::stack::full_root;
 use crate::stack::light::lighten;
 use crate::stack::recover::StateDisks;
 use crate::stack::release::release;
@@ -99,6 +100,7 @@ impl<'a> GuestSite<'a> {
         self.starts += 1;
         let mut guest = self.lab.start(Start::Saved, Some(&self.console))?;
         lighten(&mut guest.control)?;
+        full_root::attach_for(&mut guest, self.lab, self.plan)?;
         let sockets = RunFolder::new()?;
         let (mut servers, mut added, mut events) = (Vec::new(), Vec::new(), Vec::new());
         for (number, overlay) in overlays.into_iter().enumerate() {

@@ -31,6 +31,7 @@ pub fn facts() -> RunFacts {
             kernel: String::new(),
             stack: String::new(),
             image_sha256: String::new(),
+            full_root_sha256: None,
         },
         acceleration: Some(Accel::Tcg),
         limits: None,

@@ -5,10 +5,13 @@
 
 use super::build::{SHORT, StackError, TOOL};
 use crate::agent::protocol::Request;
+use crate::guest::Lab;
 use crate::guest::control::Control;
 use crate::guest::disk::{AddedDisk, DiskBus};
 use crate::guest::full_root::FullRoot;
 use crate::guest::running::Guest;
+use crate::stack::scenario::Scenario;
+use crate::workload::plan::Plan;
 
 /// Where it is mounted in the guest.
 pub const FULL_ROOT: &str = "/full";
@@ -47,10 +50,36 @@ pub fn attach(guest: &mut Guest, root: &FullRoot) -> Result<AddedDisk, StackErro
     Ok(disk)
 }
 
+/// Gives a guest the full root if a plan's programs run in it.
+pub fn attach_for(guest: &mut Guest, lab: &Lab, plan: &Plan) -> Result<(), StackError> {
+    if !plan.datasets_in_full_root().is_empty() {
+        attach(guest, &lab.full_root()?)?;
+    }
+    Ok(())
+}
+
+/// Shows the datasets whose programs run in the full root to these. Undo it with [`hide_all`] before
+/// the stack is let go of.
+pub fn show_all(control: &mut Control, scenario: &Scenario, plan: &Plan) -> Result<(), StackError> {
+    let shown = |name: &str| show(control, &scenario.mountpoint(name), name).map(drop);
+    plan.datasets_in_full_root().into_iter().try_for_each(shown)
+}
+
+/// Undoes [`show_all`]. A program that still uses a dataset makes this fail.
+pub fn hide_all(control: &mut Control, plan: &Plan) -> Result<(), StackError> {
+    let hide = |name: &str| unmount_all(control, &format!("{FULL_ROOT}{}", seen_at(name)));
+    plan.datasets_in_full_root().into_iter().try_for_each(hide)
+}
+
+/// Where a dataset is, as programs of the full root see it.
+pub fn seen_at(name: &str) -> String {
+    format!("/data/{name}")
+}
+
 /// Shows a folder of the guest, such as a dataset's mount point, to the programs in the full root.
 /// Returns its path as they see it.
 pub fn show(control: &mut Control, folder: &str, name: &str) -> Result<String, StackError> {
-    let seen = format!("/data/{name}");
+    let seen = seen_at(name);
     bind(control, folder, &format!("{FULL_ROOT}{seen}"))?;
     Ok(seen)
 }

@@ -177,5 +177,6 @@ fn versions(fs: PlainFs, options: &TrialOptions) -> Result<Versions> {
         kernel: kernel.trim().to_owned(),
         stack: first,
         image_sha256: String::new(),
+        full_root_sha256: None,
     })
 }

@@ -70,6 +70,7 @@ fn fill(options: &ImportOptions, folder: &RunDir, name: &str) -> Result<Imported
             kernel: "unknown".to_owned(),
             stack: "unknown".to_owned(),
             image_sha256: String::new(),
+            full_root_sha256: None,
         },
         acceleration: None,
         limits: None,

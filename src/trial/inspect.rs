@@ -8,6 +8,7 @@ use crate::guest::progress::Watch;
 use crate::guest::running::Guest;
 use crate::record::found::{Found, FoundDecoder, FoundError};
 use crate::stack::build::StackError;
+use crate::stack::full_root;
 use crate::stack::recover::{StateDisks, recover};
 use crate::stack::scenario::Scenario;
 use crate::verify::consistent::Recovery;
@@ -64,7 +65,9 @@ fn check_and_read(
     let mut found = Found::default();
     if recovery.was_read() {
         watch.stage("reading everything back");
+        full_root::show_all(&mut guest.control, scenario, plan)?;
         found = read_back(guest, plan)?;
+        full_root::hide_all(&mut guest.control, plan)?;
     }
     Ok(Observation { recovery, found })
 }

@@ -10,6 +10,7 @@ use crate::guest::progress::{Progress, Watch};
 use crate::guest::running::Guest;
 use crate::history::message::Frames;
 use crate::stack::build::{build, settle, versions};
+use crate::stack::full_root;
 use crate::stack::scenario::Scenario;
 use crate::trace::{ClockSample, Recorder, lab_now};
 use crate::units::{GuestNs, LabNs};
@@ -80,6 +81,7 @@ pub fn run(
     let source = DiskSource::lab(disk.server.socket(), cache);
     let added = guest.add_cached_disk(&source, bus, cache)?;
     let limits = build(&mut guest.control, scenario, &added.device, watch)?;
+    full_root::show_all(&mut guest.control, scenario, plan)?;
     let stack = versions(&mut guest.control, scenario)?;
     let cpu_slowdown = super::slowdown::measure(&mut guest.control)?;
 

@@ -127,6 +127,9 @@ pub struct Versions {
     pub stack: String,
     /// SHA-256 of the image's guest.json, which names every package.
     pub image_sha256: String,
+    /// SHA-256 of the fuller root's full-root.json, where programs ran in it.
+    #[serde(default)]
+    pub full_root_sha256: Option<String>,
 }
 
 /// The pool's transaction groups around the cut.

@@ -15,6 +15,7 @@ use crate::disk::{DiskConfig, DiskServer, Image, LiveStore, Timing, crash_state,
 use crate::guest::progress::Watch;
 use crate::guest::run_folder::RunFolder;
 use crate::guest::{GuestConfig, Lab, Start};
+use crate::stack::full_root;
 use crate::stack::scenario::{DiskSpec, Scenario};
 use crate::stack::settings;
 use crate::trace::{Recorder, TraceHeader};
@@ -46,6 +47,8 @@ pub struct Setting {
     pub plan: Plan,
     /// Where guests come from.
     pub lab: Lab,
+    /// Digest of the fuller root, if programs run in it: made by now.
+    pub full_root: Option<String>,
     /// Where the run is kept.
     pub folder: RunDir,
 }
@@ -58,8 +61,12 @@ impl Setting {
         check_runs(options)?;
         let plan = scenario.plan(new_run_id(), options.seed);
         let lab = Lab::prepare(guest_config(options, &scenario), watch)?;
+        let full_root = match plan.datasets_in_full_root().is_empty() {
+            true => None,
+            false => Some(lab.full_root()?.digest),
+        };
         let folder = make_folder(options, &scenario, &plan)?;
-        Ok(Setting { options: options.clone(), scenario, plan, lab, folder })
+        Ok(Setting { options: options.clone(), scenario, plan, lab, full_root, folder })
     }
 }
 
@@ -165,6 +172,7 @@ fn facts(setting: &Setting, live: &Live) -> RunFacts {
             kernel: live.kernel.clone(),
             stack: live.stack.clone(),
             image_sha256: lab.image().digest.clone(),
+            full_root_sha256: setting.full_root.clone(),
         },
         acceleration: Some(lab.accel()),
         limits: live.limits,
@@ -233,7 +241,8 @@ fn load_and_cut(
         server.tell_too(store);
     }
     let disk = Disk { server, events, recorder };
-    let guest = setting.lab.start(how, Some(&folder.console()))?;
+    let mut guest = setting.lab.start(how, Some(&folder.console()))?;
+    full_root::attach_for(&mut guest, &setting.lab, &setting.plan)?;
     live::run(guest, &disk, &setting.scenario, &setting.plan, watch)
 }
 
@@ -261,6 +270,7 @@ fn observe(
     let config = DiskConfig { socket, base: Some(state), timing: Timing::default() };
     let (disk, events) = DiskServer::start(config, recorder)?;
     let mut guest = setting.lab.start(how, Some(&folder.recovery_console()))?;
+    full_root::attach_for(&mut guest, &setting.lab, &setting.plan)?;
     let observed = inspect::run(&mut guest, &disk, &setting.scenario, &setting.plan, watch);
     // What a disk of the lab's own failed to show is nothing of the state.
     match failure(&events) {

@@ -141,6 +141,17 @@ impl WriterFault {
     }
 }
 
+impl Plan {
+    /// The datasets whose programs run in the fuller guest root, each once.
+    pub fn datasets_in_full_root(&self) -> std::collections::BTreeSet<&str> {
+        let in_it = |stream: &&StreamPlan| match &stream.pattern {
+            Pattern::Exec(exec) => exec.full_root,
+            _ => false,
+        };
+        self.streams.iter().filter(in_it).map(|stream| stream.dataset.as_str()).collect()
+    }
+}
+
 impl Pattern {
     /// Whether its operations are records in one file.
     pub fn is_of_records(&self) -> bool {

@@ -4,12 +4,17 @@ use super::scenario::Scenario;
 use toml::{Table, Value};
 
 /// Scenarios that the binary brings along.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("zfs-sync-disabled", include_str!("../../workloads/zfs-sync-disabled.toml")),
     ("zfs-sync-disabled-full", include_str!("../../workloads/zfs-sync-disabled-full.toml")),
     ("ext4", include_str!("../../workloads/ext4.toml")),
     ("xfs", include_str!("../../workloads/xfs.toml")),
     ("btrfs", include_str!("../../workloads/btrfs.toml")),
+    ("blocks", include_str!("../../workloads/blocks.toml")),
+    ("files", include_str!("../../workloads/files.toml")),
+    ("files-ext4", include_str!("../../workloads/files-ext4.toml")),
+    ("files-exhaustive", include_str!("../../workloads/files-exhaustive.toml")),
+    ("package-install", include_str!("../../workloads/package-install.toml")),
 ];
 
 /// The scenario that runs when none is named.

@@ -12,6 +12,7 @@ use crate::workload::clock::Events;
 use crate::workload::outbox::Port;
 use crate::workload::plan::Plan;
 use crate::workload::runner::{Prepared, Running};
+use crate::workload::script_writer;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use std::fs::File;
 use std::io;
@@ -75,6 +76,7 @@ impl Load {
             Request::StartLoad => self.start(),
             Request::WatchTxgs { pool, interval_ms } => self.watch(&pool, interval_ms),
             Request::StopLoad => self.stop(),
+            Request::PlainLoop { plan, run_ms } => self.plain_loop(&plan, run_ms),
             Request::Observe(plan) => self.observe(&plan, blob),
             other => Err(format!("not a request about the load: {other:?}")),
         }
@@ -127,6 +129,15 @@ impl Load {
         let watch = Watch::start(pool, interval, self.events.clone(), self.port.clone());
         self.watch = Some(watch.map_err(|error| error.to_string())?);
         Ok(Reply::Done)
+    }
+
+    fn plain_loop(&mut self, plan: &Plan, run_ms: u64) -> Result<Reply, String> {
+        if matches!(self.state, State::Running(_)) {
+            return Err("a load runs already; stop it before a plain loop is measured".to_owned());
+        }
+        check::check(plan).map_err(|error| error.to_string())?;
+        let rate = script_writer::plain_loop(plan, Duration::from_millis(run_ms));
+        rate.map(|rate| Reply::Rates(vec![rate])).map_err(|error| error.to_string())
     }
 
     fn observe(

@@ -8,6 +8,7 @@ pub mod frame;
 pub mod init;
 pub mod load;
 pub mod observe;
+pub mod observe_tree;
 pub mod ports;
 pub mod protocol;
 pub mod serve;

@@ -4,6 +4,7 @@
 //! plan puts there goes to the lab as it is, or with the errno of its own 4 KiB. Nothing is judged
 //! here.
 
+use crate::agent::observe_tree;
 use crate::record::layout::RECORD_BYTES;
 use crate::record::observed::ObservedBlock;
 use crate::record::place::Place;
@@ -39,6 +40,16 @@ pub enum ObserveError {
         /// The size that it had.
         size: u64,
     },
+    /// A folder with more names than any load makes.
+    #[error("stream {stream}: {path} has more than {most} names; no script makes so many")]
+    Names {
+        /// Which stream.
+        stream: StreamId,
+        /// Its folder.
+        path: String,
+        /// The most that are read back.
+        most: usize,
+    },
     /// The lab does not take it.
     #[error("an observation's part cannot be sent: {0}")]
     Send(#[from] io::Error),
@@ -51,6 +62,7 @@ pub fn observe(plan: &Plan, ring: &Ring, sink: &mut Sink) -> Result<(), ObserveE
     let opened: Vec<Opened> = plan.streams.iter().map(|stream| open(&stream.path)).collect();
     for (stream, opened) in plan.streams.iter().zip(opened) {
         match opened {
+            _ if stream.pattern.is_of_scripts() => observe_tree::observe(plan, stream, sink)?,
             Opened::File(file, size) => observe_file(plan, stream, ring, (&file, size), sink)?,
             Opened::Nothing => Encoder::new(stream.id, None).finish(sink)?,
             Opened::Failed(errno) => {
@@ -90,7 +102,8 @@ fn open(path: &str) -> Opened {
 }
 
 /// What blocks are read from.
-trait Source {
+pub(super) trait Source {
+    /// Bytes from `at` on: how many.
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize>;
 }
 
@@ -133,13 +146,17 @@ fn observe_file(
 
 /// How reading a range ended.
 #[derive(Debug, Clone, Copy)]
-enum Read {
+pub(super) enum Read {
+    /// All of it was read.
     Whole,
+    /// The file ended at this byte.
     EndedAt(u64),
+    /// The call failed.
     Failed(Errno),
 }
 
-fn read(source: &impl Source, bytes: &mut [u8], start: u64) -> Read {
+/// Reads all of a range.
+pub(super) fn read(source: &impl Source, bytes: &mut [u8], start: u64) -> Read {
     let mut filled = 0;
     while filled < bytes.len() {
         let at = start + filled as u64;

@@ -117,6 +117,14 @@ pub enum Request {
     },
     /// Ends the load (not the way to a cut) and waits for its streams. Answered with `Reply::Rates`.
     StopLoad,
+    /// Makes the calls of a plan's only stream, a script, for so long, and says nothing meanwhile: what
+    /// intents, acks and messages cost is measured against it. Answered with `Reply::Rates`.
+    PlainLoop {
+        /// The workload.
+        plan: Plan,
+        /// How long, behind the set-up.
+        run_ms: u64,
+    },
     /// Reads back every stream's file. Answered with one blob a stream, then `Reply::Done`.
     Observe(Plan),
 }

@@ -121,6 +121,7 @@ impl Agent {
             | Request::StartLoad
             | Request::WatchTxgs { .. }
             | Request::StopLoad
+            | Request::PlainLoop { .. }
             | Request::Observe(_)) => self.load.handle(request, &mut send_blob),
         }
     }

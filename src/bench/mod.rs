@@ -2,5 +2,7 @@
 
 pub mod explore;
 pub mod host_states;
+pub mod package;
+pub mod turns;
 pub mod workload;
 pub mod zfs_states;

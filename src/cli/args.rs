@@ -100,6 +100,9 @@ pub enum BenchWhat {
     Explore(ExploreBenchArgs),
     /// The workload's forced writes a second against fio's, in one guest, in turn
     Workload,
+    /// The package install's calls a second against a plain loop of the same calls, in one guest, in
+    /// turn
+    Package,
     /// The disk's throughput against qemu-nbd's, with fio, and its memory for each write
     Disk,
 }

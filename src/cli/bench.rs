@@ -2,7 +2,7 @@
 
 use super::args::{BenchWhat, ExploreBenchArg, ExploreBenchArgs};
 use super::progress::{self, print};
-use crate::bench::{explore, workload};
+use crate::bench::{explore, package, workload};
 use crate::disk::bench as disk;
 use crate::guest::host::{FOR_CLIENTS, ensure_programs};
 use crate::guest::run_folder::RunFolder;
@@ -30,12 +30,14 @@ pub fn run(what: BenchWhat) -> Result<u8> {
                 Err(error) => return progress::interrupted_or(error.into()),
             }
         }
-        BenchWhat::Workload => {
-            match workload::compare(workload::WorkloadBench::default(), &watch) {
-                Ok(all) => all.iter().try_for_each(|rates| print(&format!("{rates}\n")))?,
-                Err(error) => return progress::interrupted_or(error),
-            }
-        }
+        BenchWhat::Workload => match workload::compare(workload::TURNS, &watch) {
+            Ok(all) => all.iter().try_for_each(|rates| print(&format!("{rates}\n")))?,
+            Err(error) => return progress::interrupted_or(error),
+        },
+        BenchWhat::Package => match package::compare(package::TURNS, &watch) {
+            Ok(rates) => print(&format!("{rates}\n"))?,
+            Err(error) => return progress::interrupted_or(error),
+        },
     }
     Ok(0)
 }

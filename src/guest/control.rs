@@ -219,6 +219,7 @@ fn describe(request: &Request) -> String {
         Request::StartLoad => "start the load".into(),
         Request::WatchTxgs { pool, .. } => format!("watch the txgs of {pool}"),
         Request::StopLoad => "stop the load".into(),
+        Request::PlainLoop { .. } => "make the calls of a load in a plain loop".into(),
         Request::Observe(_) => "read the records back".into(),
     }
 }

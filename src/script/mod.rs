@@ -1,7 +1,9 @@
 //! Scripts: seeded operations on a tree of files, and what is read back of it. Pure.
 
+pub mod check;
 pub mod content;
 pub mod generate;
 pub mod op;
 pub mod spec;
+pub mod text;
 pub mod tree;

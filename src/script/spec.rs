@@ -115,7 +115,7 @@ pub struct Script {
 impl ScriptSpec {
     /// Operations that belong to the set-up.
     pub fn fill(&self) -> u64 {
-        self.generator(0, StreamId(0)).fill()
+        super::generate::fill(self)
     }
 
     /// The operations, one by one.

@@ -1,7 +1,7 @@
 //! What a scenario may say. Each refusal names the field, what is wrong with it, and what would be
 //! right.
 
-use super::scenario::{ClaimKind, ClaimSpec, CutWhen, DatasetSpec, PatternName, Scenario};
+use super::scenario::{ClaimKind, ClaimSpec, CutWhen, DatasetSpec, Scenario};
 
 /// Streams of a scenario, each a thread.
 const STREAMS_MAX: u32 = 256;
@@ -104,16 +104,17 @@ impl Scenario {
 
 impl DatasetSpec {
     fn check_fault(&self, place: &str) -> Result<(), Unsound> {
-        let all_replace = self.stream.iter().all(|stream| stream.pattern == PatternName::Replace);
-        match self.fault.filter(|fault| fault.is_of_replace()) {
-            Some(fault) if !all_replace => {
+        let Some(fault) = self.fault else { return Ok(()) };
+        match self.stream.iter().find(|stream| !fault.fits(&stream.pattern())) {
+            Some(stream) => {
                 let problem = format!(
-                    "{} leaves out a step of replace; a stream of another pattern has no such step",
-                    fault.name()
+                    "{} is a fault in a step that {} does not have",
+                    fault.name(),
+                    stream.pattern.name()
                 );
                 unsound(format!("{place}.fault"), problem)
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a scenario says of a stream: its pattern, and the words that belong to that pattern.
 
 use super::check::{Unsound, unsound, within};
+use crate::script::check::BadScript;
 use crate::script::content::FILE_BYTES_MAX;
 use crate::script::op::WORD_BYTES;
 use crate::script::spec::{Forced, ScriptSpec};
@@ -303,10 +304,17 @@ fn check_script(place: &str, script: &ScriptSpec, has_slots: bool) -> Result<(),
         ScriptSpec::Listed { operations, .. } if operations.is_empty() => {
             unsound(field("operations"), "there is none, so nothing would be tried")
         }
+        ScriptSpec::Listed { .. } => match script.check() {
+            Err(bad @ BadScript::Fill { .. }) => {
+                unsound(field("set_up_operations"), bad.to_string())
+            }
+            Err(bad) => unsound(place, bad.to_string()),
+            Ok(()) => Ok(()),
+        },
         ScriptSpec::PackageInstall { files, .. } => {
             within(&field("files"), f64::from(*files), 1.0, 100_000.0)
         }
-        ScriptSpec::Listed { .. } | ScriptSpec::Append { .. } => Ok(()),
+        ScriptSpec::Append { .. } => Ok(()),
     }
 }
 
@@ -358,6 +366,21 @@ mod tests {
             refused(|spec| spec.length = Some(3), PatternName::FilesExhaustive).contains("length")
         );
         assert!(refused(|spec| spec.count = 17, PatternName::Append).contains("at most 16"));
+    }
+
+    #[test]
+    fn a_listed_script_is_refused_with_its_line_and_what_would_be_right() {
+        let lines = |lines: &[&str]| Some(lines.iter().map(|line| (*line).to_owned()).collect());
+        let spec =
+            |operations| StreamSpec { operations, ..StreamSpec::of(PatternName::FilesListed) };
+        let refused = |spec: StreamSpec| spec.check("x", 16).expect_err("refused").to_string();
+        let form = refused(spec(lines(&["create a", "write a 0"])));
+        assert!(form.contains("line 2") && form.contains("OFFSET LEN"), "{form}");
+        assert!(refused(spec(lines(&["unlink a"]))).contains("no such name"));
+        let good = spec(lines(&["create a", "fsync a"]));
+        assert_eq!(good.check("x", 16), Ok(()), "control");
+        let fill = refused(StreamSpec { set_up_operations: Some(3), ..good });
+        assert!(fill.contains("set_up_operations"), "{fill}");
     }
 
     #[test]

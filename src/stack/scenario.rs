@@ -20,6 +20,9 @@ use std::path::Path;
 const BODIES: u32 = 4096;
 /// Messages that streams of a sync=disabled dataset may hold back when unpaced.
 const BATCH: u32 = 8;
+/// The same of unpaced scripts, whose operations are cheaper. On sync=standard too: there the ack of a
+/// sync that took its time is sent at once, with all before it.
+const SCRIPT_BATCH: u32 = 32;
 
 /// A whole scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -233,19 +236,27 @@ impl Scenario {
                 for _ in 0..spec.count {
                     let id = StreamId(streams.len() as u16);
                     let path = format!("{}/stream-{id}", self.mountpoint_at(root, name));
-                    let unpaced_disabled = dataset.sync == Sync::Disabled && spec.pace_hz.is_none();
+                    let pattern = spec.pattern();
+                    let batch = match (dataset.sync, spec.pace_hz) {
+                        (_, Some(_)) => 1,
+                        _ if pattern.is_of_scripts() => SCRIPT_BATCH,
+                        (Sync::Disabled, None) => BATCH,
+                        (Sync::Standard | Sync::Always, None) => 1,
+                    };
                     streams.push(StreamPlan {
                         id,
                         dataset: name.clone(),
                         path,
-                        pattern: spec.pattern(),
+                        pattern,
                         pace_hz: spec.pace_hz,
-                        batch: if unpaced_disabled { BATCH } else { 1 },
+                        batch,
                         fault: dataset.fault,
                     });
                 }
             }
         }
-        Plan { run, seed, bodies: BODIES, streams }
+        // Only records have bodies.
+        let has_records = streams.iter().any(|stream| stream.pattern.is_of_records());
+        Plan { run, seed, bodies: if has_records { BODIES } else { 1 }, streams }
     }
 }

@@ -4,7 +4,7 @@ use super::scenario::Scenario;
 use toml::{Table, Value};
 
 /// Scenarios that the binary brings along.
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: &[(&str, &str)] = &[
     ("zfs-sync-disabled", include_str!("../../workloads/zfs-sync-disabled.toml")),
     ("zfs-sync-disabled-full", include_str!("../../workloads/zfs-sync-disabled-full.toml")),
     ("zfs-on-partition", include_str!("../../workloads/zfs-on-partition.toml")),
@@ -13,6 +13,11 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("ext4", include_str!("../../workloads/ext4.toml")),
     ("xfs", include_str!("../../workloads/xfs.toml")),
     ("btrfs", include_str!("../../workloads/btrfs.toml")),
+    ("blocks", include_str!("../../workloads/blocks.toml")),
+    ("files", include_str!("../../workloads/files.toml")),
+    ("files-ext4", include_str!("../../workloads/files-ext4.toml")),
+    ("files-exhaustive", include_str!("../../workloads/files-exhaustive.toml")),
+    ("package-install", include_str!("../../workloads/package-install.toml")),
 ];
 
 /// The scenario that runs when none is named.

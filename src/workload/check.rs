@@ -2,6 +2,7 @@
 
 use crate::record::layout::RECORD_BYTES;
 use crate::record::wire::FILE_BYTES_MAX;
+use crate::script::check::BadScript;
 use crate::units::StreamId;
 use crate::workload::plan::{Pattern, Plan, StreamPlan, WriterFault};
 use crate::workload::target::new_path;
@@ -46,8 +47,16 @@ pub enum BadPlan {
         /// What it asks for.
         batch: u32,
     },
+    /// A script with a size that it cannot have, or with an operation that would fail.
+    #[error("stream {stream}: {problem}")]
+    Script {
+        /// Which stream.
+        stream: StreamId,
+        /// What is wrong, and what would be right.
+        problem: BadScript,
+    },
     /// A fault in a step that its pattern does not have.
-    #[error("stream {stream} cannot have the fault {}: it does not replace its file", fault.name())]
+    #[error("stream {stream} cannot have the fault {}: its pattern has no such step", fault.name())]
     Fault {
         /// Which stream.
         stream: StreamId,
@@ -90,18 +99,17 @@ fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {
         Pattern::Overwrite { slots } if slots == 0 || u64::from(slots) > max => {
             return Err(BadPlan::Slots { stream, slots, max });
         }
+        Pattern::Script(ref script) => {
+            script.check().map_err(|problem| BadPlan::Script { stream, problem })?;
+        }
         Pattern::Overwrite { .. }
         | Pattern::Append
         | Pattern::Replace
-        | Pattern::Script(_)
         | Pattern::Sqlite(_)
         | Pattern::Exec(_) => {}
     }
-    match plan.fault.filter(|fault| fault.is_of_replace()) {
-        Some(fault) if plan.pattern != Pattern::Replace => {
-            return Err(BadPlan::Fault { stream, fault });
-        }
-        _ => {}
+    if let Some(fault) = plan.fault.filter(|fault| !fault.fits(&plan.pattern)) {
+        return Err(BadPlan::Fault { stream, fault });
     }
     if plan.pace_hz == Some(0) {
         return Err(BadPlan::Pace(stream));
@@ -116,6 +124,7 @@ fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {
 mod tests {
     use super::*;
     use crate::record::testing::plan;
+    use crate::script::spec::ScriptSpec;
 
     #[test]
     fn a_plan_that_can_be_carried_out_passes_and_each_fault_is_named() {
@@ -144,6 +153,19 @@ mod tests {
             plan.streams[0].fault = Some(WriterFault::NoDirectoryFsync);
         });
         assert_eq!(replaces, Ok(()), "control");
+        let script = |line: &str| {
+            let operations = vec!["create a".to_owned(), line.to_owned()];
+            Pattern::Script(ScriptSpec::Listed { operations, fill: 0 })
+        };
+        let mut scripts = plan();
+        scripts.streams[0].pattern = script("create a");
+        assert!(matches!(check(&scripts), Err(BadPlan::Script { .. })), "it would fail");
+        scripts.streams[0].pattern = script("fsync a");
+        assert_eq!(check(&scripts), Ok(()), "control");
+        scripts.streams[0].fault = Some(WriterFault::SkipSync);
+        assert_eq!(check(&scripts), Ok(()), "a script has syncs to skip");
+        scripts.streams[1].fault = Some(WriterFault::SkipSync);
+        assert!(matches!(check(&scripts), Err(BadPlan::Fault { stream: StreamId(2), .. })));
         let slots = broken(|plan| plan.streams[1].pattern = Pattern::Overwrite { slots: 0 });
         assert!(matches!(slots, Err(BadPlan::Slots { slots: 0, .. })));
         let pace = broken(|plan| plan.streams[0].pace_hz = Some(0));

@@ -119,6 +119,8 @@ pub enum WriterFault {
     RenameWithoutFsync,
     /// It does not force the folder to disk after the rename.
     NoDirectoryFsync,
+    /// It acknowledges a script's syncs without carrying them out.
+    SkipSync,
 }
 
 impl WriterFault {
@@ -129,14 +131,19 @@ impl WriterFault {
             WriterFault::Stall => "stall",
             WriterFault::RenameWithoutFsync => "rename-without-fsync",
             WriterFault::NoDirectoryFsync => "no-directory-fsync",
+            WriterFault::SkipSync => "skip-sync",
         }
     }
 
-    /// Whether it leaves out a step that only a stream that replaces its file has.
-    pub fn is_of_replace(self) -> bool {
+    /// Whether a stream of this pattern has the step that the fault is in.
+    pub fn fits(self, pattern: &Pattern) -> bool {
         match self {
-            WriterFault::AckBeforeFsync | WriterFault::Stall => false,
-            WriterFault::RenameWithoutFsync | WriterFault::NoDirectoryFsync => true,
+            WriterFault::Stall => !pattern.is_of_rows(),
+            WriterFault::AckBeforeFsync => pattern.is_of_records(),
+            WriterFault::SkipSync => pattern.is_of_scripts(),
+            WriterFault::RenameWithoutFsync | WriterFault::NoDirectoryFsync => {
+                *pattern == Pattern::Replace
+            }
         }
     }
 }
@@ -267,7 +274,7 @@ mod tests {
     #[test]
     fn faults_are_named_as_scenarios_name_them() {
         use WriterFault::*;
-        for fault in [AckBeforeFsync, Stall, RenameWithoutFsync, NoDirectoryFsync] {
+        for fault in [AckBeforeFsync, Stall, RenameWithoutFsync, NoDirectoryFsync, SkipSync] {
             assert_eq!(serde_json::to_value(fault).unwrap(), fault.name());
         }
     }

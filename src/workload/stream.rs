@@ -2,8 +2,10 @@
 
 use crate::agent::protocol::StreamRate;
 use crate::workload::plan::{Pattern, StreamPlan};
+use crate::workload::reporter::{Halt, Shared};
+use crate::workload::script_writer::ScriptWriter;
 use crate::workload::target::StreamFile;
-use crate::workload::writer::{Halt, Shared, Writer};
+use crate::workload::writer::Writer;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,7 +29,8 @@ pub fn create(shared: &Arc<Shared>, stream: &StreamPlan) -> io::Result<Box<dyn S
             let file = StreamFile::create(stream)?;
             Ok(Box::new(Writer::new(shared.clone(), stream.clone(), file)))
         }
-        Pattern::Script(_) | Pattern::Sqlite(_) | Pattern::Exec(_) => {
+        Pattern::Script(script) => Ok(Box::new(ScriptWriter::create(shared, stream, script)?)),
+        Pattern::Sqlite(_) | Pattern::Exec(_) => {
             Err(io::Error::new(io::ErrorKind::Unsupported, "not built yet"))
         }
     }

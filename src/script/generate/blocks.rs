@@ -10,6 +10,14 @@ use std::collections::VecDeque;
 /// Sets the slots apart from every other use of a seed.
 const PURPOSE: u64 = u64::from_le_bytes(*b"slots v1");
 
+/// Operations of the set-up of appended blocks: the file, and a sync.
+pub const APPEND_FILL: u64 = 2;
+
+/// Operations of the set-up of blocks in slots: the file, each slot once, and a sync.
+pub fn overwrite_fill(slots: u32) -> u64 {
+    u64::from(slots) + 2
+}
+
 /// Where the next block goes.
 #[derive(Debug)]
 enum Place {
@@ -38,7 +46,7 @@ impl Blocks {
         let mut blocks = Blocks::new(Place::End { file: 0 }, block_bytes, forced);
         let names = blocks.sync_names();
         blocks.due.extend([Op::Create(blocks.path), names]);
-        blocks.fill = 2;
+        blocks.fill = APPEND_FILL;
         blocks
     }
 
@@ -52,13 +60,17 @@ impl Blocks {
         let lane = splitmix64(splitmix64(seed ^ PURPOSE) ^ u64::from(stream.0));
         let mut blocks = Blocks::new(Place::Slot { slots, lane }, block_bytes, forced);
         let (path, len) = (blocks.path, block_bytes);
-        let slots = u64::from(slots);
         let how = Default::default();
         blocks.due.push_back(Op::Create(path));
-        blocks.due.extend((0..slots).map(|slot| Op::Write { path, offset: slot * len, len, how }));
+        blocks.due.extend((0..u64::from(slots)).map(|slot| Op::Write {
+            path,
+            offset: slot * len,
+            len,
+            how,
+        }));
         let names = blocks.sync_names();
         blocks.due.push_back(names);
-        blocks.fill = slots + 2;
+        blocks.fill = overwrite_fill(slots);
         blocks
     }
 

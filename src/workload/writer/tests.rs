@@ -1,11 +1,14 @@
 //! What a stream says against what its target saw.
 
 use super::*;
-use crate::history::message::Frames;
+use crate::history::message::{Ack, Frames, Message, StreamEvent};
+use crate::record::ring::Ring;
 use crate::record::testing::plan;
+use crate::workload::outbox::Port;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 /// A target in memory that fails or falls short at a given write or sync, and remembers how many
 /// bytes of messages had gone when each sync came.
@@ -98,7 +101,7 @@ fn run(change: impl FnOnce(&mut StreamPlan), script: Script) -> Outcome {
         acks_at_sync: Arc::clone(&acks_at_sync),
     };
     let mut writer = Writer::new(shared, stream, target);
-    if writer.stream.fill() > 0 {
+    if writer.records.stream.fill() > 0 {
         writer.fill().expect("a fake takes all");
     }
     let rate = Box::new(writer).run(&stop).expect("a file takes all messages");

@@ -127,7 +127,7 @@ pub struct Audit {
     pub datasets: Vec<Line>,
     /// Where new and reinstalled ones would get something else.
     pub new_ones: Vec<NewOnes>,
-    /// Patterns of the policy that no dataset matches: perhaps misspelt, or of a server that is gone.
+    /// Patterns of the policy that no dataset matches: misspelt, or of a server that is gone.
     pub unused: Vec<String>,
 }
 
@@ -207,6 +207,7 @@ fn unused(pool: &str, policy: &Policy, datasets: &[Dataset]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const POLICY: &str = "\
         [[rule]]\ndatasets = \"tank\"\nsync = \"standard\"\n\
@@ -322,5 +323,28 @@ mod tests {
         assert_eq!(datasets(""), Err(ListError::Nothing));
         let odd = datasets("tank\tsync\tmaybe\tlocal\n").expect_err("no value");
         assert!(odd.to_string().contains("sync=maybe"), "{odd}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_a_list_or_an_error(text in "[a-z/\t\n]{0,60}", whole: String) {
+            let _ = (datasets(&text), datasets(&whole), Policy::parse("p.toml", &whole));
+        }
+
+        #[test]
+        fn all_is_as_asked_only_if_each_dataset_has_what_its_one_rule_wants(
+            set in prop::collection::vec(0usize..3, 1..6), wanted in 0usize..3, ruled in 0usize..6,
+        ) {
+            let values = ["standard", "always", "disabled"];
+            let line = |(n, value): (usize, &usize)| {
+                let pool = if n < ruled { "tank" } else { "other" };
+                format!("{pool}/d{n}\tsync\t{}\tlocal\n", values[*value])
+            };
+            let list: String = set.iter().enumerate().map(line).collect();
+            let wants = values[wanted];
+            let policy = format!("[[rule]]\ndatasets = \"tank/d*\"\nsync = \"{wants}\"\n");
+            let expected = set.len() <= ruled && set.iter().all(|value| *value == wanted);
+            prop_assert_eq!(audit(&policy, &list).as_asked, expected);
+        }
     }
 }

@@ -189,7 +189,7 @@ impl Pool<'_> {
     /// Refuses volumes that do not fit: an ext4 on a full pool gets errors that no power cut made.
     pub(super) fn check_count(&self, datasets: usize) -> Result<(), Unsound> {
         let Holds::Volumes { mib } = self.holds else { return Ok(()) };
-        // A quarter for what describes the blocks, and for blocks that were freed but not yet reused.
+        // A quarter for what describes the blocks, and for blocks that were freed just now.
         let wanted = (mib + mib / 4).saturating_mul(datasets as u64).saturating_add(SLOP_MIB);
         match self.spec.pool_mib {
             pool_mib if pool_mib < wanted => unsound(

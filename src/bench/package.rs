@@ -6,6 +6,7 @@ use crate::guest::GuestConfig;
 use crate::guest::progress::Watch;
 use crate::stack::scenario::{PatternName, Scenario};
 use crate::stack::settings;
+use crate::workload::plan::Plan;
 use anyhow::{Context, Result};
 use std::cell::RefCell;
 use std::time::Duration;
@@ -15,7 +16,7 @@ const SCENARIO: &str = "package-install";
 const FILES: u32 = 1_000;
 
 /// What is measured unless told otherwise.
-pub const TURNS: Turns = Turns { pairs: 5, run: Duration::from_secs(6) };
+pub const TURNS: Turns = Turns { pairs: 5, run: Duration::from_secs(5) };
 
 /// Measures.
 pub fn compare(turns: Turns, watch: &Watch) -> Result<Rates> {
@@ -36,18 +37,15 @@ pub fn compare(turns: Turns, watch: &Watch) -> Result<Rates> {
             unit: "calls of a package install/s",
         };
         let guest = RefCell::new(guest);
-        let ours = |pair: u32| {
-            let (plan, path) = turns::plan_of(&scenario, dataset, u64::from(pair))?;
-            let mut guest = guest.borrow_mut();
-            let rate = turns::load(&mut guest, plan, turns.run)?;
-            turns::remove(&mut guest, &path).map(|()| rate)
+        // Each run has a folder of its own: removing thousands of files would be most of the time.
+        let plan = |pair: u32, who: &str| -> Result<Plan> {
+            let (mut plan, _) = turns::plan_of(&scenario, dataset, u64::from(pair))?;
+            plan.streams.iter_mut().for_each(|s| s.path = format!("{}-{pair}-{who}", s.path));
+            Ok(plan)
         };
-        let plain = |pair: u32| {
-            let (plan, path) = turns::plan_of(&scenario, dataset, u64::from(pair))?;
-            let mut guest = guest.borrow_mut();
-            let rate = turns::plain_loop(&mut guest, plan, turns.run)?;
-            turns::remove(&mut guest, &path).map(|()| rate)
-        };
+        let ours = |pair| turns::load(&mut guest.borrow_mut(), plan(pair, "ours")?, turns.run);
+        let plain =
+            |pair| turns::plain_loop(&mut guest.borrow_mut(), plan(pair, "plain")?, turns.run);
         rates.take(turns, watch, ours, plain)?;
         Ok(rates)
     })

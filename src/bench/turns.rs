@@ -155,9 +155,9 @@ pub fn plain_loop(guest: &mut Guest, plan: Plan, run: Duration) -> Result<f64> {
     rate(guest.control.call(request, PREPARE + run)?)
 }
 
-/// Removes what a run made.
+/// Removes the file that a run made.
 pub fn remove(guest: &mut Guest, path: &str) -> Result<()> {
-    guest.control.run(&["busybox", "rm", "-rf", path], PREPARE)?;
+    guest.control.run(&["busybox", "rm", "-f", path], SHORT)?;
     Ok(())
 }
 

@@ -172,6 +172,23 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_in_a_step_that_a_stream_does_not_have_is_refused() {
+        let varied = |name: &str, fault: &str| load(name, &[format!("customer.fault={fault}")]);
+        assert!(varied("files", "skip-sync").is_ok(), "control");
+        let refused = varied(DEFAULT, "skip-sync").unwrap_err().to_string();
+        assert!(refused.contains("skip-sync") && refused.contains("append"), "{refused}");
+        assert!(varied("files", "ack-before-fsync").is_err());
+    }
+
+    #[test]
+    fn unpaced_scripts_hold_messages_back_and_paced_ones_do_not() {
+        let plan = load("files", &[]).unwrap().plan(RunId([1; 16]), 7);
+        let batches: Vec<u32> = plan.streams.iter().map(|stream| stream.batch).collect();
+        assert_eq!(batches, [32, 1, 1], "billing, then both of customer's");
+        assert_eq!(plan.bodies, 1, "no stream writes records");
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_plan() {
         let scenario = load(DEFAULT, &[]).unwrap();
         let (run, seed) = (RunId([1; 16]), 7);

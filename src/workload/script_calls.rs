@@ -195,9 +195,9 @@ impl ScriptCalls {
         // SAFETY: the structure is the kernel's and lives through the call.
         match unsafe { ioctl::clone_range(to.as_raw_fd(), &range) } {
             Ok(_) => return Ok(()),
-            // No reflinks here, or not of this range.
-            Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::EXDEV | Errno::ENOTTY) => {}
-            Err(errno) => return Err(errno),
+            Err(errno @ (Errno::EIO | Errno::ENOSPC)) => return Err(errno),
+            // No reflinks here, or not of this range, or (ZFS: EAGAIN) not while the source is dirty.
+            Err(_) => {}
         }
         let (mut read, mut written, end) = (offset, offset, offset + len);
         while read < end {

@@ -27,6 +27,11 @@ use std::time::{Duration, Instant};
 /// and a message costs more than it did; so a message never costs more than a tenth of such a sync.
 const PROMPT_NS: u64 = 1_000_000;
 
+/// Whether an operation's ack is sent at once.
+fn is_prompt(op: &Op, took_ns: u64) -> bool {
+    op.sync().is_some() && took_ns >= PROMPT_NS
+}
+
 /// A script and how far it has come.
 #[derive(Debug)]
 struct Work {
@@ -112,7 +117,7 @@ impl ScriptWriter {
             return Ok(false);
         };
         let end_ns = self.reporter.acknowledge(&carried, self.work.intent())?;
-        if op.sync().is_some() && end_ns.0.saturating_sub(carried.start_ns.0) >= PROMPT_NS {
+        if is_prompt(&op, end_ns.0.saturating_sub(carried.start_ns.0)) {
             self.reporter.flush()?;
         }
         if self.reporter.stream().fault == Some(WriterFault::Stall) {

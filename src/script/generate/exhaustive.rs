@@ -2,7 +2,7 @@
 //! choice of syncs between and behind (as ACE does it: Mohan et al., OSDI 2018).
 //!
 //! The tree is `A/foo` (8 KiB), `B/foo` (4 KiB) and the free names `A/bar`, `B/bar`, made and forced to
-//! disk in `sNNNN/` as part of the script. The bounds: the operations of [`steps`], each on one fixed
+//! disk in `sNNNN/` as part of the script. The bounds: the operations of [`STEPS`], each on one fixed
 //! range; between two of them nothing, an fsync of what was touched, or a syncfs; behind the last an
 //! fsync of it, of its folder, or a syncfs. Sequences in which an operation would fail are left out.
 //! That makes 84 sequences of one operation and 6,116 of two (a test counts them). What always holds:

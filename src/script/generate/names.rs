@@ -7,8 +7,9 @@ use crate::script::content::FILE_BYTES_MAX;
 use crate::script::op::{FallocateHow, Op, PathId, Paths, SyncHow, WORD_BYTES, WriteHow};
 use std::collections::{BTreeMap, HashMap};
 
-/// O_DIRECT wants offset and length in blocks of the disk.
-pub const DIRECT_BYTES: u64 = 512;
+/// O_DIRECT wants offset and length in blocks of the disk; OpenZFS 2.3 wants whole pages and says
+/// EINVAL else (zfs_setup_direct() in module/zfs/zfs_vnops.c).
+pub const DIRECT_BYTES: u64 = 4096;
 
 /// What a name names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Names {
                 self.is_file(name(path))?;
                 fits(offset, len)?;
                 let aligned = (offset | len).is_multiple_of(DIRECT_BYTES);
-                ensure(how != WriteHow::Direct || aligned, "a direct write is of 512-byte blocks")
+                ensure(how != WriteHow::Direct || aligned, "a direct write is of 4096-byte blocks")
             }
             Op::Truncate { path, size } => {
                 self.is_file(name(path))?;

@@ -172,10 +172,7 @@ impl Random {
             _ => WriteHow::Mapped,
         };
         let (offset, len) = match how {
-            WriteHow::Direct => {
-                let block = if self.dice.chance(1, 2) { DIRECT_BYTES } else { 4096 };
-                self.blocks(self.file_bytes, block)?
-            }
+            WriteHow::Direct => self.blocks(self.file_bytes, DIRECT_BYTES)?,
             // A mapping ends where its file does.
             WriteHow::Mapped => self.range(self.size(path), 4096)?,
             WriteHow::Buffered | WriteHow::Dsync | WriteHow::Sync => {

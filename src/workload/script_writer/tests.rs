@@ -4,6 +4,7 @@ use super::*;
 use crate::history::message::{Frames, Message, StreamEvent};
 use crate::record::ring::Ring;
 use crate::script::generate::names::{Entry, Names};
+use crate::script::op::WriteHow;
 use crate::script::spec::Forced;
 use crate::units::{RunId, StreamId};
 use crate::workload::outbox::Port;
@@ -175,6 +176,17 @@ fn every_operation_of_all_other_scripts_succeeds_on_a_real_file_system() {
         carried_out(&ScriptSpec::Append { block_bytes: 1536, forced }, 7, 40);
         carried_out(&ScriptSpec::Overwrite { slots: 4, block_bytes: 4096, forced }, 7, 40);
     }
+}
+
+#[test]
+fn only_the_ack_of_a_sync_that_took_its_time_is_sent_at_once() {
+    let path = crate::script::op::PathId(0);
+    let (offset, len) = (0, 8);
+    let write = |how| Op::Write { path, offset, len, how };
+    let sync = Op::Sync { path, how: crate::script::op::SyncHow::Fsync };
+    assert!(is_prompt(&sync, PROMPT_NS) && is_prompt(&write(WriteHow::Dsync), PROMPT_NS));
+    assert!(!is_prompt(&sync, PROMPT_NS - 1), "sync=disabled");
+    assert!(!is_prompt(&write(WriteHow::Buffered), PROMPT_NS));
 }
 
 #[test]

@@ -4,12 +4,16 @@ use super::scenario::Scenario;
 use toml::{Table, Value};
 
 /// Scenarios that the binary brings along.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("zfs-sync-disabled", include_str!("../../workloads/zfs-sync-disabled.toml")),
     ("zfs-sync-disabled-full", include_str!("../../workloads/zfs-sync-disabled-full.toml")),
     ("ext4", include_str!("../../workloads/ext4.toml")),
     ("xfs", include_str!("../../workloads/xfs.toml")),
     ("btrfs", include_str!("../../workloads/btrfs.toml")),
+    ("sqlite", include_str!("../../workloads/sqlite.toml")),
+    ("sqlite-ext4", include_str!("../../workloads/sqlite-ext4.toml")),
+    ("billing", include_str!("../../workloads/billing.toml")),
+    ("exec", include_str!("../../workloads/exec.toml")),
 ];
 
 /// The scenario that runs when none is named.

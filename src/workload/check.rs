@@ -47,7 +47,7 @@ pub enum BadPlan {
         batch: u32,
     },
     /// A fault in a step that its pattern does not have.
-    #[error("stream {stream} cannot have the fault {}: it does not replace its file", fault.name())]
+    #[error("stream {stream} cannot have the fault {}: its pattern has no such step", fault.name())]
     Fault {
         /// Which stream.
         stream: StreamId,
@@ -97,11 +97,8 @@ fn check_stream(plan: &StreamPlan) -> Result<(), BadPlan> {
         | Pattern::Sqlite(_)
         | Pattern::Exec(_) => {}
     }
-    match plan.fault.filter(|fault| fault.is_of_replace()) {
-        Some(fault) if plan.pattern != Pattern::Replace => {
-            return Err(BadPlan::Fault { stream, fault });
-        }
-        _ => {}
+    if let Some(fault) = plan.fault.filter(|fault| !fault.fits(&plan.pattern)) {
+        return Err(BadPlan::Fault { stream, fault });
     }
     if plan.pace_hz == Some(0) {
         return Err(BadPlan::Pace(stream));

@@ -1,11 +1,19 @@
 //! What the guest writes: pure plans, and the threads that carry them out in the guest.
 
+pub mod account;
 pub mod check;
 pub mod clock;
+pub mod exec_lines;
+pub mod exec_stream;
+pub mod ledger;
 pub mod outbox;
 pub mod pace;
 pub mod plan;
 pub mod runner;
+pub mod sqlite;
 pub mod stream;
 pub mod target;
+pub mod teller;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod writer;

@@ -1,7 +1,9 @@
 //! A stream at work, whatever its operations are.
 
 use crate::agent::protocol::StreamRate;
+use crate::workload::exec_stream::ExecStream;
 use crate::workload::plan::{Pattern, StreamPlan};
+use crate::workload::sqlite::Sqlite;
 use crate::workload::target::StreamFile;
 use crate::workload::writer::{Halt, Shared, Writer};
 use std::io;
@@ -27,8 +29,8 @@ pub fn create(shared: &Arc<Shared>, stream: &StreamPlan) -> io::Result<Box<dyn S
             let file = StreamFile::create(stream)?;
             Ok(Box::new(Writer::new(shared.clone(), stream.clone(), file)))
         }
-        Pattern::Script(_) | Pattern::Sqlite(_) | Pattern::Exec(_) => {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "not built yet"))
-        }
+        Pattern::Sqlite(spec) => Ok(Box::new(Sqlite::create(shared.clone(), stream, *spec)?)),
+        Pattern::Exec(exec) => Ok(Box::new(ExecStream::create(shared.clone(), stream, exec)?)),
+        Pattern::Script(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "not built yet")),
     }
 }

@@ -143,8 +143,13 @@ impl<T: Target> Writer<T> {
     fn operation(&mut self) -> Result<(), Halt> {
         let written = self.write().map_err(Halt::Call)?;
         match self.stream.fault {
-            // The faults of a replaced file are its target's.
-            None | Some(WriterFault::RenameWithoutFsync | WriterFault::NoDirectoryFsync) => {
+            // The faults of a replaced file are its target's, those of a database its own.
+            None
+            | Some(
+                WriterFault::RenameWithoutFsync
+                | WriterFault::NoDirectoryFsync
+                | WriterFault::NoSync,
+            ) => {
                 self.sync().map_err(Halt::Call)?;
                 self.acknowledge(&written)
             }

@@ -24,31 +24,49 @@ const LOOK_MS: u16 = 20;
 /// How long such a child may go on after the tool ended.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// Variables of a program's environment.
+pub type Environment = [(&'static str, String)];
+
 /// Runs a tool with nothing on its standard input.
 pub fn exec(argv: &[String], limit: Duration) -> Result<ExecResult, String> {
-    let Some((program, arguments)) = argv.split_first() else {
-        return Err("exec of nothing: argv is empty".into());
-    };
+    exec_with(argv, &[], limit)
+}
+
+/// The same with more in its environment.
+pub fn exec_with(
+    argv: &[String],
+    more: &Environment,
+    limit: Duration,
+) -> Result<ExecResult, String> {
     let start = wake::now()?;
     let tool = Running::new();
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .envs([("PATH", PATH), ("HOME", "/root"), ("LC_ALL", "C")])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|why| format!("cannot run {program} (looked for in {PATH}): {why}"))?;
+    let mut child = spawn(argv, more, Stdio::piped())?;
     let watched = watch(&mut child, limit);
     let (outputs, status, timed_out) =
-        watched.map_err(|why| format!("lost {program} while it ran: {why}"))?;
+        watched.map_err(|why| format!("lost {} while it ran: {why}", argv.join(" ")))?;
     drop(tool);
     reap();
     let [stdout, stderr] = outputs.map(Output::into_text);
     let took_ns = wake::now()?.0.saturating_sub(start.0);
     Ok(ExecResult { code: status.code(), timed_out, stdout, stderr: told(stderr, status), took_ns })
+}
+
+/// Starts a program in a group of its own, with its standard output in a pipe.
+pub(super) fn spawn(argv: &[String], more: &Environment, stderr: Stdio) -> Result<Child, String> {
+    let Some((program, arguments)) = argv.split_first() else {
+        return Err("exec of nothing: argv is empty".into());
+    };
+    Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs([("PATH", PATH), ("HOME", "/root"), ("LC_ALL", "C")])
+        .envs(more.iter().map(|(name, value)| (*name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .process_group(0)
+        .spawn()
+        .map_err(|why| format!("cannot run {program} (looked for in {PATH}): {why}"))
 }
 
 /// Tools that run now, in any thread.
@@ -58,10 +76,11 @@ fn running() -> MutexGuard<'static, u32> {
 }
 
 /// Counts as a tool that runs.
-struct Running;
+#[derive(Debug)]
+pub(super) struct Running;
 
 impl Running {
-    fn new() -> Running {
+    pub(super) fn new() -> Running {
         *running() += 1;
         Running
     }
@@ -74,7 +93,7 @@ impl Drop for Running {
 }
 
 /// A signal leaves no code: the words beside it say which.
-fn told(mut stderr: String, status: ExitStatus) -> String {
+pub(super) fn told(mut stderr: String, status: ExitStatus) -> String {
     if let Some(signal) = status.signal() {
         let name = Signal::try_from(signal).map_or("unknown", Signal::as_str);
         stderr.push_str(&format!("[ended by signal {signal}, {name}]\n"));
@@ -113,7 +132,7 @@ fn watch(child: &mut Child, limit: Duration) -> io::Result<([Output; 2], ExitSta
     Ok((outputs, status, timed_out))
 }
 
-fn kill_group(leader: u32) {
+pub(super) fn kill_group(leader: u32) {
     // No such group is the usual answer: all of it has ended.
     let _ = killpg(Pid::from_raw(leader as i32), Signal::SIGKILL);
 }

@@ -4,7 +4,7 @@
 //! plan puts there goes to the lab as it is, or with the errno of its own 4 KiB. Nothing is judged
 //! here.
 
-use crate::agent::observe_tree;
+use crate::agent::{observe_rows, observe_tree};
 use crate::record::layout::RECORD_BYTES;
 use crate::record::observed::ObservedBlock;
 use crate::record::place::Place;
@@ -55,12 +55,15 @@ pub enum ObserveError {
     Send(#[from] io::Error),
 }
 
-/// Reads every stream's file back, in the plan's order, and sends it in parts.
+/// Reads every stream back, those of records first, each kind in the plan's order, and sends it in
+/// parts.
 pub fn observe(plan: &Plan, ring: &Ring, sink: &mut Sink) -> Result<(), ObserveError> {
     // All are asked for before the first is waited for: on a disk that answers from another process a
     // wait for each would be most of the time.
-    let opened: Vec<Opened> = plan.streams.iter().map(|stream| open(&stream.path)).collect();
-    for (stream, opened) in plan.streams.iter().zip(opened) {
+    let of_records = |stream: &&StreamPlan| stream.pattern.is_of_records();
+    let streams = plan.streams.iter().filter(of_records);
+    let opened: Vec<Opened> = streams.clone().map(|stream| open(&stream.path)).collect();
+    for (stream, opened) in streams.zip(opened) {
         match opened {
             _ if stream.pattern.is_of_scripts() => observe_tree::observe(plan, stream, sink)?,
             Opened::File(file, size) => observe_file(plan, stream, ring, (&file, size), sink)?,
@@ -73,6 +76,7 @@ pub fn observe(plan: &Plan, ring: &Ring, sink: &mut Sink) -> Result<(), ObserveE
             }
         }
     }
+    plan.streams.iter().try_for_each(|stream| observe_rows::observe(plan, stream, sink))?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::disk::{Image, LocalDisk, Timing, failure};
 use crate::host::{HostDisk, MountError, Mounted, check};
 use crate::record::found::Found;
 use crate::stack::scenario::{PlainFs, PlainSpec, Scenario, Stack};
-use crate::trial::host::safe_options;
+use crate::trial::host::{refuse_programs, safe_options};
 use crate::trial::inspect::{Observation, ReadBack};
 use crate::trial::run::new_trace;
 use crate::verify::consistent::{PlainRecovery, Recovery, Step};
@@ -45,6 +45,7 @@ impl<'a> HostSite<'a> {
                 scenario.name
             );
         };
+        refuse_programs(scenario)?;
         // Reading back sends no messages.
         let nowhere = File::options().write(true).open("/dev/null")?;
         let reader = Load::without_locked_memory(nowhere);

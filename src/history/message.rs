@@ -68,6 +68,13 @@ pub struct Intent {
     pub location: u64,
 }
 
+impl Intent {
+    /// Of an operation that writes no record.
+    pub fn without_place(seq: Seq) -> Intent {
+        Intent { seq, location: 0 }
+    }
+}
+
 /// The states of a transaction group, as the kstat names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TxgState {

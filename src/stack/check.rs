@@ -2,6 +2,7 @@
 //! right.
 
 use super::scenario::{ClaimKind, ClaimSpec, CutWhen, DatasetSpec, Scenario};
+use crate::workload::plan::{Pattern, Synchronous};
 
 /// Streams of a scenario, each a thread.
 const STREAMS_MAX: u32 = 256;
@@ -89,6 +90,7 @@ impl Scenario {
                 if dataset.stream.is_empty() {
                     return unsound(place, format!("no stream writes to {name}"));
                 }
+                check_patterns(&place, claim.kind, dataset)?;
             }
             None if claim.kind.needs_dataset() => return unsound(place, "dataset is missing"),
             None => {}
@@ -119,6 +121,28 @@ impl DatasetSpec {
     }
 }
 
+/// Refuses a claim that the streams of its dataset cannot answer, or that nobody makes of them.
+fn check_patterns(place: &str, kind: ClaimKind, dataset: &DatasetSpec) -> Result<(), Unsound> {
+    let patterns: Vec<Pattern> = dataset.stream.iter().map(|stream| stream.pattern()).collect();
+    let is_normal = |pattern: &Pattern| matches!(pattern, Pattern::Sqlite(sqlite) if sqlite.synchronous == Synchronous::Normal);
+    match kind {
+        ClaimKind::Durable if patterns.iter().any(is_normal) => unsound(
+            place,
+            "SQLite does not promise that a commit is durable with synchronous \"normal\" \
+             (sqlite.org/pragma.html#pragma_synchronous); claim max-loss, or use \"full\"",
+        ),
+        ClaimKind::PointInTime if !patterns.iter().any(Pattern::tells_order) => unsound(
+            place,
+            "what a program of exec says puts nothing of other streams before or after it, so one \
+             instant cannot be told; claim prefix and max-loss",
+        ),
+        ClaimKind::Prefix if !patterns.iter().any(Pattern::is_of_rows) => {
+            unsound(place, "a prefix is claimed of transactions: of streams of sqlite or exec")
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn within(place: &str, value: f64, lo: f64, hi: f64) -> Result<(), Unsound> {
     match (lo..=hi).contains(&value) {
         true => Ok(()),
@@ -136,5 +160,47 @@ pub(super) fn check_name(place: &str, name: &str) -> Result<(), Unsound> {
             place,
             format!("{name:?} must be 1 to 32 of a-z, 0-9 and -, and start with a letter"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::load;
+
+    fn refused(scenario: &str, sets: &[&str]) -> String {
+        let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+        load(scenario, &sets).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_claim_that_sqlite_does_not_make_is_refused_with_its_source() {
+        let normal = |of: &str| {
+            let stream = format!(
+                "{of}.stream=[{{pattern=\"sqlite\",journal=\"wal\",synchronous=\"normal\"}}]"
+            );
+            load("sqlite", &[stream])
+        };
+        let words = normal("billing").expect_err("durable is claimed of it").to_string();
+        assert!(words.contains("durable") && words.contains("sqlite.org"), "{words}");
+        assert!(normal("customer").is_ok(), "a prefix and a window are claimed of it");
+    }
+
+    #[test]
+    fn a_prefix_is_of_transactions_and_one_instant_is_not_told_by_a_program() {
+        let append = "billing.stream=[{pattern=\"append\"}]";
+        assert!(refused("sqlite", &[append]).contains("a prefix is claimed of transactions"));
+        let only = "customer.stream=[{pattern=\"exec\",run=[\"a\"],survivors=[\"b\"]}]";
+        assert!(refused("sqlite", &[only]).contains("one instant"));
+        let beside = "customer.stream=[{pattern=\"exec\",run=[\"a\"],survivors=[\"b\"]}, \
+            {pattern=\"append\"}]";
+        assert!(load("sqlite", &[beside.to_owned()]).is_ok(), "the others of it are told");
+    }
+
+    #[test]
+    fn a_fault_is_of_a_step_that_the_streams_have() {
+        assert!(refused("sqlite", &["customer.fault=ack-before-fsync"]).contains("sqlite"));
+        assert!(refused("exec", &["customer.fault=stall"]).contains("exec"));
+        assert!(refused("ext4", &["data.fault=no-sync"]).contains("no-sync"));
+        assert!(load("sqlite", &["customer.fault=no-sync".to_owned()]).is_ok(), "control");
     }
 }

@@ -180,6 +180,8 @@ pub enum ClaimKind {
     PointInTime,
     /// Nothing acked is gone.
     Durable,
+    /// The software's own checks pass, and the operations that survived are all up to one.
+    Prefix,
 }
 
 impl ClaimKind {
@@ -191,15 +193,22 @@ impl ClaimKind {
             ClaimKind::MaxLoss => "max-loss",
             ClaimKind::PointInTime => "point-in-time",
             ClaimKind::Durable => "durable",
+            ClaimKind::Prefix => "prefix",
         }
     }
 
     pub(super) fn needs_dataset(self) -> bool {
-        matches!(self, ClaimKind::MaxLoss | ClaimKind::PointInTime | ClaimKind::Durable)
+        !matches!(self, ClaimKind::Consistent | ClaimKind::Intact)
     }
 }
 
 impl Scenario {
+    /// Whether a stream has this pattern.
+    pub fn has(&self, pattern: PatternName) -> bool {
+        let mut streams = self.dataset.values().flat_map(|dataset| &dataset.stream);
+        streams.any(|stream| stream.pattern == pattern)
+    }
+
     /// Where a dataset's files are in the guest.
     pub fn mountpoint(&self, dataset: &str) -> String {
         self.mountpoint_at(Path::new(DISK_MOUNT), dataset)

@@ -18,6 +18,13 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("files-ext4", include_str!("../../workloads/files-ext4.toml")),
     ("files-exhaustive", include_str!("../../workloads/files-exhaustive.toml")),
     ("package-install", include_str!("../../workloads/package-install.toml")),
+    ("sqlite", include_str!("../../workloads/sqlite.toml")),
+    ("sqlite-ext4", include_str!("../../workloads/sqlite-ext4.toml")),
+    ("billing", include_str!("../../workloads/billing.toml")),
+    ("exec", include_str!("../../workloads/exec.toml")),
+    ("postgresql", include_str!("../../workloads/postgresql.toml")),
+    ("postgresql-forced", include_str!("../../workloads/postgresql-forced.toml")),
+    ("dpkg", include_str!("../../workloads/dpkg.toml")),
 ];
 
 /// The scenario that runs when none is named.

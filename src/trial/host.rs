@@ -16,7 +16,7 @@ use crate::guest::disk::{CacheMode, DiskBus};
 use crate::guest::host::{FOR_HOST, ensure_programs};
 use crate::guest::progress::Watch;
 use crate::host::{HostDisk, make};
-use crate::stack::scenario::{PlainFs, PlainSpec, Scenario, Stack};
+use crate::stack::scenario::{PatternName, PlainFs, PlainSpec, Scenario, Stack};
 use crate::stack::settings;
 use crate::trace::{Recorder, lab_now};
 use crate::workload::clock;
@@ -81,6 +81,13 @@ pub fn record_in_host(options: &TrialOptions, watch: &Watch) -> Result<(RunDir, 
 /// The file system of a scenario that this machine's kernel can run as it is.
 fn plain(scenario: &Scenario) -> Result<(PlainFs, &PlainSpec)> {
     let name = &scenario.name;
+    refuse_programs(scenario)?;
+    if scenario.has(PatternName::Sqlite) {
+        bail!(
+            "SQLite cannot write to a mount without a place, as this machine's are: leave out \
+             `--in host` to record {name}, then explore the run's folder with it"
+        );
+    }
     let Stack::Plain(fs, spec) = scenario.stack.get() else {
         bail!(
             "{name} stands on ZFS, which this machine's kernel is not asked for: leave out \
@@ -93,6 +100,18 @@ fn plain(scenario: &Scenario) -> Result<(PlainFs, &PlainSpec)> {
         );
     }
     Ok((fs, spec))
+}
+
+/// A scenario's programs run as root, in a guest that is thrown away; never here.
+pub fn refuse_programs(scenario: &Scenario) -> Result<()> {
+    if scenario.has(PatternName::Exec) {
+        bail!(
+            "{} runs programs of its own (exec), and on this machine's own kernel they could do \
+             anything: leave out `--in host`",
+            scenario.name
+        );
+    }
+    Ok(())
 }
 
 /// The scenario's mount options, and that a damaged ext4 is an error of its calls, never a panic of
@@ -179,4 +198,20 @@ fn versions(fs: PlainFs, options: &TrialOptions) -> Result<Versions> {
         image_sha256: String::new(),
         full_root_sha256: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_machine_cannot_or_must_not_run_is_refused_with_the_way_out() {
+        let load = |name: &str| settings::load(name, &[]).expect("a built-in scenario");
+        let refused = |name: &str| plain(&load(name)).expect_err("refused").to_string();
+        assert!(refused("exec").contains("programs of its own"));
+        assert!(refused("sqlite-ext4").contains("explore the run's folder"));
+        assert!(refused("zfs-sync-disabled").contains("ZFS"));
+        assert!(plain(&load("ext4")).is_ok(), "control");
+        assert!(refuse_programs(&load("sqlite-ext4")).is_ok(), "its states can be looked at");
+    }
 }

@@ -91,13 +91,11 @@ fn dataset_line(name: &str, fate: &DatasetFate) -> String {
     if window.operations == 0 {
         line.push_str(", none lost");
     } else {
-        let _ = write!(
-            line,
-            ", {} lost ({}), loss window {}",
-            window.operations,
-            bytes(window.bytes),
-            interval(&window.seconds)
-        );
+        let _ = write!(line, ", {} lost", window.operations);
+        if window.bytes > 0 {
+            let _ = write!(line, " ({})", bytes(window.bytes));
+        }
+        let _ = write!(line, ", loss window {}", interval(&window.seconds));
         if let Some(predicted) = &fate.predicted_s {
             let _ = write!(line, " (its txgs predict {})", interval(predicted));
         }

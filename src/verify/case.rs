@@ -12,7 +12,7 @@ use super::survey::{Classify, Missing, Promise, ReadersDisagree, StreamSurvey, s
 use super::txgs::{ClosedBy, TxgLimits, TxgStory, stories};
 use super::verdict::{Judgement, Verdict};
 use super::window::{LossWindow, Seconds, Span};
-use super::{intact, outcome::Outcome};
+use super::{intact, outcome::Outcome, prefix, rows};
 use crate::disk::{Commit, CrashModel};
 use crate::history::clock::{ClockMap, LabInterval};
 use crate::history::log::{Acked, History, StreamHistory};
@@ -115,6 +115,10 @@ impl Case<'_> {
                 self.found.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
             let said = self.history.streams.get(&stream.id).unwrap_or(&none);
             let promise = self.promise(&stream.dataset);
+            if stream.pattern.is_of_rows() {
+                let rows = self.found.rows.iter().find(|rows| rows.stream == stream.id);
+                return Ok((stream.id, rows::survey(stream, said, rows, promise)));
+            }
             let found = survey(self.plan, stream, said, file, promise, self.classify)?;
             Ok((stream.id, found))
         };
@@ -176,6 +180,12 @@ impl Case<'_> {
                 bar_without_load(intact::judge(&all), &all)
             }
             ClaimKind::PointInTime => self.point_in_time(dataset, surveys),
+            ClaimKind::Prefix => {
+                let streams = self.streams(surveys, |name| name == dataset);
+                let rows = streams.iter().filter(|(plan, ..)| plan.pattern.is_of_rows());
+                let all: Vec<&StreamSurvey> = rows.map(|(_, survey, _)| *survey).collect();
+                bar_without_load(prefix::judge(&all), &all)
+            }
             ClaimKind::Durable => {
                 let streams = self.streams(surveys, |name| name == dataset);
                 let evidence = |(_, survey, said)| StreamEvidence { survey, said };
@@ -199,7 +209,8 @@ impl Case<'_> {
         consistent::judge(self.recovery, expected, unreadable)
     }
 
-    /// The group is every sync=disabled dataset of the pool, for they share its txgs.
+    /// The group is every sync=disabled dataset of the pool, for they share its txgs, but for the
+    /// streams whose order is not told where their calls are made.
     fn point_in_time(
         &self,
         dataset: &str,
@@ -215,7 +226,8 @@ impl Case<'_> {
             );
             return Judgement::new(Verdict::NotMeasured, because);
         }
-        let group = self.streams(surveys, |name| self.is_disabled(name));
+        let mut group = self.streams(surveys, |name| self.is_disabled(name));
+        group.retain(|(plan, ..)| plan.pattern.tells_order());
         let pairs: Vec<_> = group.into_iter().map(|(_, survey, said)| (survey, said)).collect();
         let surveys: Vec<&StreamSurvey> = pairs.iter().map(|(survey, _)| *survey).collect();
         bar_without_load(point_in_time::judge(&pairs, self.order()), &surveys)
@@ -257,7 +269,8 @@ impl Case<'_> {
     }
 
     fn predicted(&self, dataset: &str, streams: &Streams) -> Prediction {
-        if !self.is_disabled(dataset) {
+        let by_words = |(plan, ..): &(&StreamPlan, _, _)| !plan.pattern.tells_order();
+        if !self.is_disabled(dataset) || streams.iter().any(by_words) {
             return Prediction::NotByTxgs;
         }
         let first_lost = self.recovery.used_txg().map(|used| Txg(used.0.saturating_add(1)));
@@ -310,10 +323,13 @@ impl Case<'_> {
         let newest = streams.iter().filter_map(|(_, survey, _)| survey.newest).map(|s| s.at).max();
         let age = newest.map(|at| Seconds::from(Span::since(self.clock, at, self.cut)));
         let operations = streams.iter().map(|(_, survey, _)| survey.missing_count).sum();
+        // How long a transaction is nobody told.
+        let of_records = streams.iter().filter(|(plan, ..)| plan.pattern.is_of_records());
+        let records: u64 = of_records.map(|(_, survey, _)| survey.missing_count).sum();
         let window = LossWindow {
             seconds: own.into(),
             operations,
-            bytes: operations * RECORD_BYTES,
+            bytes: records * RECORD_BYTES,
             newest_survivor_age: age,
             load_survived: streams.iter().any(|(_, survey, _)| survey.load_survived()),
         };

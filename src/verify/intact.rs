@@ -14,11 +14,10 @@ pub fn judge(streams: &[&StreamSurvey]) -> Judgement {
         .collect();
     if let Some(worst) = damage.iter().max_by_key(|finding| finding.outcome) {
         let because = format!(
-            "{} damaged {}; stream {} at byte {}: {} ({})",
+            "{} damaged {}; {}: {} ({})",
             damage.len(),
             if damage.len() == 1 { "place" } else { "places" },
-            worst.stream,
-            worst.location,
+            worst.place(),
             worst.outcome,
             worst.text
         );

@@ -42,7 +42,8 @@ pub enum Prediction {
     Window(Span),
     /// The birth of the first lost group was not reported.
     Unknown,
-    /// The dataset waits for the intent log, so groups do not bound its loss.
+    /// The dataset waits for the intent log, so groups do not bound its loss, or its stamps are
+    /// taken from a program's words, too late to hold them against a group's birth.
     NotByTxgs,
 }
 

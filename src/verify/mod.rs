@@ -13,6 +13,8 @@ pub mod max_loss;
 pub mod outcome;
 pub mod point_in_time;
 pub mod predict;
+pub mod prefix;
+pub mod rows;
 pub mod survey;
 pub mod txgs;
 pub mod verdict;

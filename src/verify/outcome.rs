@@ -37,6 +37,12 @@ pub enum Outcome {
     Garbage,
     /// The read failed.
     Unreadable,
+    /// An operation is gone that a later one, which is there, implies.
+    Gap,
+    /// An operation that is there in part, or with other contents than it wrote.
+    Broken,
+    /// The software's own check of what it finds.
+    FailedCheck,
 }
 
 impl Outcome {
@@ -47,7 +53,7 @@ impl Outcome {
             Survived | UnackedGone | UnackedSurvived | InFlightInPart | LostInWindow
             | LostThoughDurable => false,
             Hole | Stale | TornAtTransaction | TornInSector | Misdirected | Foreign | Garbage
-            | Unreadable => true,
+            | Unreadable | Gap | Broken | FailedCheck => true,
         }
     }
 }
@@ -69,6 +75,9 @@ impl fmt::Display for Outcome {
             Outcome::Foreign => "foreign",
             Outcome::Garbage => "garbage",
             Outcome::Unreadable => "unreadable",
+            Outcome::Gap => "a gap",
+            Outcome::Broken => "broken",
+            Outcome::FailedCheck => "failed its own check",
         })
     }
 }
@@ -86,4 +95,19 @@ pub struct Finding {
     pub location: u64,
     /// What was expected and what was found.
     pub text: String,
+}
+
+impl Finding {
+    /// Where it is, in words: operations and checks have no place in a file.
+    pub fn place(&self) -> String {
+        let stream = self.stream;
+        match (self.outcome, self.seq) {
+            (Outcome::FailedCheck, _) => format!("stream {stream}"),
+            (Outcome::Gap | Outcome::Broken, Some(seq)) => {
+                format!("stream {stream} at operation {seq}")
+            }
+            (Outcome::Gap | Outcome::Broken, None) => format!("stream {stream}"),
+            _ => format!("stream {stream} at byte {}", self.location),
+        }
+    }
 }

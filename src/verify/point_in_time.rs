@@ -35,8 +35,10 @@ pub fn judge(streams: &[(&StreamSurvey, &StreamHistory)], order: OrderedBy) -> J
     let damage: Vec<_> = damage.filter(|finding| finding.outcome.is_damage()).cloned().collect();
     if let Some(worst) = damage.first() {
         let because = format!(
-            "no set of operations yields what stream {} holds at byte {}: {} ({})",
-            worst.stream, worst.location, worst.outcome, worst.text
+            "no set of operations yields what is there; {}: {} ({})",
+            worst.place(),
+            worst.outcome,
+            worst.text
         );
         return Judgement::new(Verdict::Violated, because).with_findings(damage);
     }

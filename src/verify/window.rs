@@ -60,7 +60,7 @@ pub struct LossWindow {
     /// Acked operations that are gone.
     #[serde(rename = "lost_operations")]
     pub operations: u64,
-    /// Their bytes.
+    /// Bytes of those that are records.
     #[serde(rename = "lost_bytes")]
     pub bytes: u64,
     /// Cut minus the ack of the newest operation that is there; none if none is.

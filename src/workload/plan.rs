@@ -88,20 +88,44 @@ pub enum Journal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Synchronous {
-    /// A commit is durable before it returns.
+    /// As full, and the folder is forced to disk after a rollback journal was deleted.
+    Extra,
+    /// With a write-ahead log, a commit is durable before it returns. With a rollback journal the
+    /// last one is durable only when the folder is, which nothing forces.
     Full,
     /// With a write-ahead log, a commit may be lost; the database stays whole.
     Normal,
 }
 
-/// A program that writes, and one that reads back: see `docs` of the `exec` pattern.
+impl Journal {
+    /// The pragma's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Journal::Wal => "wal",
+            Journal::Delete => "delete",
+        }
+    }
+}
+
+impl Synchronous {
+    /// The pragma's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Synchronous::Extra => "extra",
+            Synchronous::Full => "full",
+            Synchronous::Normal => "normal",
+        }
+    }
+}
+
+/// A program that writes, and one that reads back: docs/exec.md is their contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecSpec {
     /// Runs before the load, to its end.
     pub set_up: Vec<String>,
     /// The load: prints `intent ID`, `done ID`, `ack ID`, one a line.
     pub run: Vec<String>,
-    /// After the cut: prints `check NAME ok|failed WORDS` and `survived ID`, one a line.
+    /// After the cut: prints `check NAME ok|failed WORDS`, `survived ID` and `broken ID WORDS`.
     pub survivors: Vec<String>,
     /// Whether the commands run in the fuller guest root.
     pub full_root: bool,
@@ -121,6 +145,8 @@ pub enum WriterFault {
     NoDirectoryFsync,
     /// It acknowledges a script's syncs without carrying them out.
     SkipSync,
+    /// It tells SQLite to force nothing to disk.
+    NoSync,
 }
 
 impl WriterFault {
@@ -132,6 +158,7 @@ impl WriterFault {
             WriterFault::RenameWithoutFsync => "rename-without-fsync",
             WriterFault::NoDirectoryFsync => "no-directory-fsync",
             WriterFault::SkipSync => "skip-sync",
+            WriterFault::NoSync => "no-sync",
         }
     }
 
@@ -141,6 +168,7 @@ impl WriterFault {
             WriterFault::Stall => !pattern.is_of_rows(),
             WriterFault::AckBeforeFsync => pattern.is_of_records(),
             WriterFault::SkipSync => pattern.is_of_scripts(),
+            WriterFault::NoSync => matches!(pattern, Pattern::Sqlite(_)),
             WriterFault::RenameWithoutFsync | WriterFault::NoDirectoryFsync => {
                 *pattern == Pattern::Replace
             }
@@ -174,6 +202,12 @@ impl Pattern {
     pub fn is_of_rows(&self) -> bool {
         matches!(self, Pattern::Sqlite(_) | Pattern::Exec(_))
     }
+
+    /// Whether its event numbers and stamps are taken where its calls are made. A program's are taken
+    /// when its words are read, so they put nothing of other streams before or after it.
+    pub fn tells_order(&self) -> bool {
+        !matches!(self, Pattern::Exec(_))
+    }
 }
 
 impl StreamPlan {
@@ -182,9 +216,9 @@ impl StreamPlan {
         match &self.pattern {
             Pattern::Append => 0,
             Pattern::Overwrite { slots } => u64::from(*slots),
-            Pattern::Replace => 1,
+            Pattern::Replace | Pattern::Sqlite(_) => 1,
             Pattern::Script(script) => script.fill(),
-            Pattern::Sqlite(_) | Pattern::Exec(_) => 0,
+            Pattern::Exec(_) => 0,
         }
     }
 
@@ -274,7 +308,8 @@ mod tests {
     #[test]
     fn faults_are_named_as_scenarios_name_them() {
         use WriterFault::*;
-        for fault in [AckBeforeFsync, Stall, RenameWithoutFsync, NoDirectoryFsync, SkipSync] {
+        for fault in [AckBeforeFsync, Stall, RenameWithoutFsync, NoDirectoryFsync, SkipSync, NoSync]
+        {
             assert_eq!(serde_json::to_value(fault).unwrap(), fault.name());
         }
     }

@@ -65,6 +65,14 @@ pub struct Carried {
     pub digest: [u8; 8],
 }
 
+/// An operation that begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    seq: Seq,
+    start: EventNo,
+    start_ns: GuestNs,
+}
+
 /// One stream's side of the conversation.
 #[derive(Debug)]
 pub struct Reporter {
@@ -96,6 +104,24 @@ impl Reporter {
     /// The next event number.
     pub fn event(&self) -> EventNo {
         self.shared.events.next()
+    }
+
+    /// Taken just before an operation's first call.
+    pub fn begun(&self, seq: Seq) -> Begun {
+        Begun { seq, start: self.event(), start_ns: clock::stamp() }
+    }
+
+    /// Taken just after the call returned that lets others see an operation that is no record.
+    pub fn returned(&self, begun: Begun) -> Carried {
+        let Begun { seq, start, start_ns } = begun;
+        let done_ns = clock::stamp();
+        Carried { seq, start, done: self.event(), start_ns, done_ns, digest: [0; 8] }
+    }
+
+    /// Announces an operation by itself.
+    pub fn announce(&mut self, seq: Seq) -> Result<(), Halt> {
+        let message = self.message(None, Some(Intent::without_place(seq)));
+        self.outbox.post(&message).map_err(Halt::Port)
     }
 
     /// The set-up: all intents go first, then `carry` does everything and makes it durable, then all
@@ -211,6 +237,14 @@ impl Reporter {
         let note = StreamNote { stream: self.stream.id, event, at, what };
         self.outbox.post(&Message::Stream(note))?;
         self.outbox.flush()
+    }
+}
+
+/// Words that only the guest's console can keep: a message has room for an errno. In a process that
+/// is no guest's there is none.
+pub fn tell_console(stream: &StreamPlan, words: &str) {
+    if std::process::id() == 1 {
+        eprintln!("plugpull agent: stream {}: {words}", stream.id);
     }
 }
 

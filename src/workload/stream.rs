@@ -1,9 +1,11 @@
 //! A stream at work, whatever its operations are.
 
 use crate::agent::protocol::StreamRate;
+use crate::workload::exec_stream::ExecStream;
 use crate::workload::plan::{Pattern, StreamPlan};
 use crate::workload::reporter::{Halt, Shared};
 use crate::workload::script_writer::ScriptWriter;
+use crate::workload::sqlite::Sqlite;
 use crate::workload::target::StreamFile;
 use crate::workload::writer::Writer;
 use std::io;
@@ -30,8 +32,7 @@ pub fn create(shared: &Arc<Shared>, stream: &StreamPlan) -> io::Result<Box<dyn S
             Ok(Box::new(Writer::new(shared.clone(), stream.clone(), file)))
         }
         Pattern::Script(script) => Ok(Box::new(ScriptWriter::create(shared, stream, script)?)),
-        Pattern::Sqlite(_) | Pattern::Exec(_) => {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "not built yet"))
-        }
+        Pattern::Sqlite(spec) => Ok(Box::new(Sqlite::create(shared.clone(), stream, *spec)?)),
+        Pattern::Exec(exec) => Ok(Box::new(ExecStream::create(shared.clone(), stream, exec)?)),
     }
 }

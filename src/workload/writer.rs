@@ -63,12 +63,13 @@ impl<T: Target> Writer<T> {
     fn operation(&mut self) -> Result<(), Halt> {
         let written = self.records.write().map_err(Halt::Call)?;
         match self.records.stream.fault {
-            // The faults of a replaced file are its target's, those of a script its own stream's.
+            // The faults of a replaced file are its target's, those of a script or a database their own.
             None
             | Some(
                 WriterFault::RenameWithoutFsync
                 | WriterFault::NoDirectoryFsync
-                | WriterFault::SkipSync,
+                | WriterFault::SkipSync
+                | WriterFault::NoSync,
             ) => {
                 self.records.sync().map_err(Halt::Call)?;
                 self.acknowledge(&written)

@@ -2,6 +2,7 @@
 
 pub mod content;
 pub mod generate;
+pub mod model;
 pub mod op;
 pub mod spec;
 pub mod tree;

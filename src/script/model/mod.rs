@@ -1,0 +1,12 @@
+//! What a script's operations leave: the tree of files after each of them, and which sync makes
+//! which of them durable. Pure.
+
+pub mod content;
+pub mod effect;
+pub mod names;
+pub mod tree;
+
+#[cfg(test)]
+pub mod reference;
+#[cfg(test)]
+pub mod testing;

@@ -15,5 +15,6 @@ pub mod point_in_time;
 pub mod predict;
 pub mod survey;
 pub mod txgs;
+pub mod tree;
 pub mod verdict;
 pub mod window;

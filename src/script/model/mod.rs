@@ -4,7 +4,9 @@
 pub mod content;
 pub mod effect;
 pub mod names;
+pub mod promises;
 pub mod tree;
+pub mod versions;
 
 #[cfg(test)]
 pub mod reference;

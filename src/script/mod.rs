@@ -4,5 +4,6 @@ pub mod content;
 pub mod generate;
 pub mod model;
 pub mod op;
+pub mod scripts;
 pub mod spec;
 pub mod tree;

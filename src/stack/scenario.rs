@@ -175,6 +175,8 @@ pub enum ClaimKind {
     PointInTime,
     /// Nothing acked is gone.
     Durable,
+    /// A renamed-over file is one whole version.
+    Atomic,
 }
 
 impl ClaimKind {
@@ -186,6 +188,7 @@ impl ClaimKind {
             ClaimKind::MaxLoss => "max-loss",
             ClaimKind::PointInTime => "point-in-time",
             ClaimKind::Durable => "durable",
+            ClaimKind::Atomic => "atomic",
         }
     }
 

@@ -113,7 +113,9 @@ pub fn load_acks<'a>(
         }
         Proofs::Syncs(syncs) => {
             let of_load = syncs.iter().filter(|proof| proof.sync.0 > survey.fill);
-            Box::new(of_load.filter_map(|proof| Some((said.ack(proof.sync)?, said.ack(proof.since)?))))
+            Box::new(
+                of_load.filter_map(|proof| Some((said.ack(proof.sync)?, said.ack(proof.since)?))),
+            )
         }
     }
 }

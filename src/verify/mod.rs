@@ -3,6 +3,7 @@
 //! **Invariant**: when the data do not prove a claim, the verdict is `not measured`; when they
 //! contradict themselves, `harness broken`. Neither is ever a pass.
 
+pub mod atomic;
 pub mod case;
 pub mod consistent;
 pub mod curve;
@@ -14,7 +15,7 @@ pub mod outcome;
 pub mod point_in_time;
 pub mod predict;
 pub mod survey;
-pub mod txgs;
 pub mod tree;
+pub mod txgs;
 pub mod verdict;
 pub mod window;

@@ -119,12 +119,7 @@ fn before(said: &StreamHistory, start: EventNo, order: OrderedBy) -> Seq {
 }
 
 /// The first operation that is gone of a stream of which the first `forced` had to be there.
-fn first_gone(
-    survey: &StreamSurvey,
-    said: &StreamHistory,
-    forced: Seq,
-    order: OrderedBy,
-) -> Side {
+fn first_gone(survey: &StreamSurvey, said: &StreamHistory, forced: Seq, order: OrderedBy) -> Side {
     let seq = match survey.missing {
         Missing::From(seq) if seq <= forced => seq,
         _ => forced,
@@ -143,10 +138,7 @@ fn earliest_outside(
     Some(Side { event: event(said, seq, order)?, stream: survey.stream, seq })
 }
 
-fn latest_inside(
-    streams: &[(&StreamSurvey, &StreamHistory)],
-    chosen: &[Instant],
-) -> Option<Side> {
+fn latest_inside(streams: &[(&StreamSurvey, &StreamHistory)], chosen: &[Instant]) -> Option<Side> {
     let inside = streams.iter().zip(chosen).filter_map(|((survey, said), chosen)| {
         let seq = chosen.newest();
         let event = start(survey, said, seq)?;
@@ -248,7 +240,11 @@ mod tests {
     }
 
     /// One that fits several instants: after each of these many of its operations.
-    fn with_instants(id: u16, ops: &[(u64, u64, u64)], fits: &[u64]) -> (StreamSurvey, StreamHistory) {
+    fn with_instants(
+        id: u16,
+        ops: &[(u64, u64, u64)],
+        fits: &[u64],
+    ) -> (StreamSurvey, StreamHistory) {
         let last = *fits.last().expect("one");
         let (mut survey, said) = stream(id, ops, last);
         survey.instants = Instants::default();

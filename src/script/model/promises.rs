@@ -72,15 +72,11 @@ impl Family {
         };
         let promised = |names, data| Some(Promised { names, data });
         match *op {
-            Op::Write { how: WriteHow::Dsync, .. } => {
-                promised(names(NamesOf::None), DataOf::Write)
-            }
+            Op::Write { how: WriteHow::Dsync, .. } => promised(names(NamesOf::None), DataOf::Write),
             Op::Write { how: WriteHow::Sync, .. } => promised(names(NamesOf::Own), DataOf::Write),
             Op::Sync { how, .. } => match how {
                 SyncHow::Fsync => promised(names(NamesOf::Own), DataOf::File),
-                SyncHow::Fdatasync | SyncHow::Msync => {
-                    promised(names(NamesOf::None), DataOf::File)
-                }
+                SyncHow::Fdatasync | SyncHow::Msync => promised(names(NamesOf::None), DataOf::File),
                 SyncHow::FsyncDir => promised(names(NamesOf::Folder), DataOf::None),
                 SyncHow::Syncfs => promised(NamesOf::All, DataOf::All),
                 SyncHow::SyncFileRange => None,

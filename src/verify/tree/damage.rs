@@ -82,6 +82,11 @@ impl Words<'_> {
         }
     }
 
+    /// Whether there is such an operation.
+    pub fn is_known(&self, seq: Seq) -> bool {
+        seq > ZEROS && seq.0 <= self.ops.len() as u64
+    }
+
     /// Whether an operation writes this word of some file.
     pub fn writes(&self, seq: Seq, place: u64) -> bool {
         let at = (seq.0 as usize).checked_sub(1);
@@ -184,13 +189,7 @@ struct SameName<'a> {
     name: &'a str,
 }
 
-fn file_against(
-    found: &mut Findings,
-    tree: &Tree,
-    words: &Words,
-    seen: &SeenTree,
-    same: SameName,
-) {
+fn file_against(found: &mut Findings, tree: &Tree, words: &Words, seen: &SeenTree, same: SameName) {
     let SameName { file, at, name } = same;
     let other = &seen.files[at as usize];
     let empty = Content::default();

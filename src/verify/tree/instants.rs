@@ -73,7 +73,8 @@ impl Instants {
 
     /// The latest.
     pub fn last(&self) -> Option<Instant> {
-        let whole = self.whole.last().map(|range| Instant { whole: Seq(*range.end()), part: false });
+        let whole =
+            self.whole.last().map(|range| Instant { whole: Seq(*range.end()), part: false });
         let part = self.parts.last().map(|at| Instant { whole: Seq(*at), part: true });
         whole.max(part)
     }

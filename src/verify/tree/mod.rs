@@ -6,5 +6,7 @@ pub mod instants;
 pub mod pieces;
 pub mod prefix;
 pub mod seen;
+#[cfg(test)]
+mod speed;
 pub mod survey;
 pub mod torn;

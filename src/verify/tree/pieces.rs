@@ -89,8 +89,9 @@ struct Judged {
 struct Part {
     findings: Findings,
     owed: BTreeSet<Seq>,
-    /// Which files a file that was seen may be, by one of its names.
-    files: Vec<(u32, Vec<Inode>)>,
+    /// Which files a file that was seen may be, by one of its names, and the operation that gave it
+    /// that name for good.
+    files: Vec<(u32, Vec<Inode>, Seq)>,
     /// Where names were seen.
     places: Vec<(Slot, PathId)>,
 }
@@ -216,7 +217,8 @@ impl<'a> Judge<'a> {
                 });
                 let files: BTreeSet<Inode> = files.collect();
                 if !files.is_empty() {
-                    return part.files.push((at, files.into_iter().collect()));
+                    let files = files.into_iter().collect();
+                    return part.files.push((at, files, name.durable.seq));
                 }
             }
         }
@@ -229,33 +231,59 @@ impl<'a> Judge<'a> {
 
     /// Which file each one that was seen is; judges its contents. By file that was seen.
     fn resolve(&self, part: &mut Part) -> HashMap<u32, Inode> {
-        let mut may_be: BTreeMap<u32, Vec<Inode>> = BTreeMap::new();
-        for (at, files) in std::mem::take(&mut part.files) {
+        let mut may_be: BTreeMap<u32, (Vec<Inode>, Seq)> = BTreeMap::new();
+        for (at, files, seq) in std::mem::take(&mut part.files) {
             match may_be.get_mut(&at) {
-                Some(known) => known.retain(|file| files.contains(file)),
-                None => drop(may_be.insert(at, files)),
+                Some((known, _)) => known.retain(|file| files.contains(file)),
+                None => drop(may_be.insert(at, (files, seq))),
             }
         }
-        let (mut which, mut taken) = (HashMap::new(), HashMap::new());
-        for (at, files) in may_be {
+        let mut fits: BTreeMap<u32, Vec<Inode>> = BTreeMap::new();
+        for (at, (files, named)) in may_be {
             let seen = &self.seen.files[at as usize];
-            let parts = files.iter().map(|file| (*file, self.file(*file, seen)));
-            let best = parts.min_by_key(|(_, part)| part.findings.list.len());
             let name = self.versions.paths().name(seen.names[0]);
-            let Some((file, of_file)) = best else {
-                let text = format!("{name:?} and its other names were never names of one file");
-                part.findings.add(Outcome::Misdirected, None, 0, text);
-                continue;
-            };
-            part.add(of_file);
-            if let (Some(other), [_]) = (taken.insert(file, at), &files[..]) {
-                let other = self.versions.paths().name(self.seen.files[other as usize].names[0]);
-                let text = format!("{name:?} and {other:?} were names of one file, and are of two");
+            let parts: Vec<(Inode, Part)> =
+                files.iter().map(|file| (*file, self.file(*file, seen))).collect();
+            let whole = parts.iter().filter(|(_, part)| part.findings.list.is_empty());
+            let whole: Vec<Inode> = whole.map(|(file, _)| *file).collect();
+            let best = parts.into_iter().min_by_key(|(_, part)| part.findings.list.len());
+            match best {
+                _ if !whole.is_empty() => drop(fits.insert(at, whole)),
+                Some((file, best)) if self.shares_a_word(file, seen) => part.add(best),
+                Some(_) => {
+                    let text = format!("{name:?} is another file than since it was made durable");
+                    part.owe(Outcome::Stale, named, 0, text);
+                }
+                None => {
+                    let text = format!("{name:?} and its other names never named one file");
+                    part.findings.add(Outcome::Misdirected, None, 0, text);
+                }
+            }
+        }
+        let mut taken = HashMap::new();
+        for at in fits.keys() {
+            if !take(*at, &fits, &mut taken, &mut BTreeSet::new()) {
+                let name = self.versions.paths().name(self.seen.files[*at as usize].names[0]);
+                let text = format!("{name:?} is a second file where there was one");
                 part.findings.add(Outcome::Misdirected, None, 0, text);
             }
-            which.insert(at, file);
         }
-        which
+        taken.into_iter().map(|(file, at)| (at, file)).collect()
+    }
+
+    /// Whether a file that was seen holds a word of `file`, or none of any other: then it is that one,
+    /// damaged.
+    fn shares_a_word(&self, file: Inode, seen: &SeenFile) -> bool {
+        let Some(file) = self.versions.files.get(&file) else { return true };
+        let all = 0..seen.words();
+        let is_word = |by: Seq| by != ZEROS && self.words.is_known(by);
+        let words = || both(file.durable.pieces(all.clone()), seen.pieces(all.clone()));
+        let shared = |words: &Range<u64>, ours: Seq, by: Seq| {
+            let touches = |range: &Range<u64>| range.start < words.end && words.start < range.end;
+            ours == by || file.since.iter().any(|(range, is)| *is == by && touches(range))
+        };
+        let mut known = words().filter(|(_, _, by)| is_word(*by)).peekable();
+        known.peek().is_none() || known.any(|(words, ours, by)| shared(&words, ours, by))
     }
 
     /// The words and the size of a file, if it is `file`.
@@ -287,8 +315,7 @@ impl<'a> Judge<'a> {
         match seen.size() {
             Some(size) if (least..=most).contains(&size) => {}
             _ => {
-                let (is, least, most) =
-                    (seen.file.size, least * WORD_BYTES, most * WORD_BYTES);
+                let (is, least, most) = (seen.file.size, least * WORD_BYTES, most * WORD_BYTES);
                 let text = format!("{name:?} has {is} bytes, and was to have {least} to {most}");
                 match is < least {
                     true => part.owe(Outcome::Hole, file.synced, is / WORD_BYTES, text),
@@ -304,37 +331,56 @@ impl<'a> Judge<'a> {
     fn judge_renames(&self, part: &Part, which: &HashMap<u32, Inode>, broken: &mut Vec<Finding>) {
         let at: HashMap<&Slot, PathId> =
             part.places.iter().map(|(slot, path)| (slot, *path)).collect();
-        let names = |slot: &Slot, file: Inode| match at.get(slot).map(|at| self.seen.entry(*at)) {
-            Some(Some(SeenEntry::File(seen))) => which.get(&seen) == Some(&file),
-            _ => false,
+        let seen = |slot: &Slot| match at.get(slot).and_then(|at| self.seen.entry(*at)) {
+            Some(SeenEntry::File(seen)) => Some(seen),
+            _ => None,
         };
-        for rename in &self.versions.renames {
-            let Rename { seq, file, from, to } = rename;
+        for Rename { seq, file, from, to } in &self.versions.renames {
             let newest = |slot| self.versions.names.get(slot).map(|name: &Name| name.last().seq);
             if newest(from) != Some(*seq) || newest(to) != Some(*seq) {
                 continue;
             }
-            let text = match (names(from, *file), names(to, *file)) {
-                (true, false) | (false, true) => {
-                    broken.extend(self.in_part(which, *file));
-                    continue;
+            let is_it = |slot| seen(slot).map(|seen| which.get(&seen).copied());
+            let text = match (is_it(from), is_it(to)) {
+                // What is whole is one of the two, or the version before.
+                (Some(Some(old)), _) if old == *file && is_it(to) != is_it(from) => continue,
+                (None, Some(Some(new))) if new == *file => continue,
+                (Some(Some(old)), Some(Some(new))) if old == *file && new == old => {
+                    "is there under its old name and its new one"
                 }
-                (true, true) => "is there under its old name and its new one",
-                (false, false) => "is there under neither its old name nor its new one",
+                (_, Some(None)) => "is in part what was to be whole",
+                (None, _) => "is there under neither its old name nor its new one",
+                _ => "is not whole under its old name",
             };
             let text = format!("the file renamed from {:?} to {:?} {text}", from.1, to.1);
-            let (stream, location) = (self.words.stream, 0);
-            let seq = Some(*seq);
+            let (stream, location, seq) = (self.words.stream, 0, Some(*seq));
             broken.push(Finding { outcome: Outcome::Hole, stream, seq, location, text });
         }
     }
+}
 
-    /// A renamed file that is not whole.
-    fn in_part(&self, which: &HashMap<u32, Inode>, file: Inode) -> Vec<Finding> {
-        let seen = which.iter().find(|(_, is)| **is == file).map(|(at, _)| *at);
-        let Some(seen) = seen else { return Vec::new() };
-        self.file(file, &self.seen.files[seen as usize]).findings.list
+/// Gives a file that was seen one of those that it fits, none of them twice: whoever has it already
+/// takes another one, if it can.
+fn take(
+    at: u32,
+    fits: &BTreeMap<u32, Vec<Inode>>,
+    taken: &mut HashMap<Inode, u32>,
+    asked: &mut BTreeSet<Inode>,
+) -> bool {
+    for file in fits.get(&at).into_iter().flatten() {
+        if !asked.insert(*file) {
+            continue;
+        }
+        let free = match taken.get(file).copied() {
+            None => true,
+            Some(other) => take(other, fits, taken, asked),
+        };
+        if free {
+            taken.insert(*file, at);
+            return true;
+        }
     }
+    false
 }
 
 /// Whether ranges, ascending by their begin, cover one.

@@ -55,6 +55,7 @@ pub fn walk(tree: Tree, ops: &[Op], seen: &SeenTree, parts: Parts) -> Walk {
         let Some((seq, op, effect)) = next else { break };
         mapped.note(&differ.tree, op, &effect);
         differ.apply(seq, &effect);
+        mapped.forget_unnamed(&differ.tree, &effect);
         found.possible = seq.0;
     }
     found

@@ -78,6 +78,12 @@ impl<'a> SeenTree<'a> {
             seen.put(path, entry);
         }
         for file in &seen.files {
+            let told = file.file.runs.iter().fold(0u64, |sum, run| sum.saturating_add(run.len));
+            if told != file.file.size {
+                let text = format!("{told} of its {} bytes were told", file.file.size);
+                let path = file.names[0];
+                seen.broken.push(Broken { path, outcome: Outcome::Unreadable, text });
+            }
             if file.file.nlink != file.names.len() as u64 {
                 let text = format!(
                     "its link count is {}, and {} of its names are there",

@@ -85,9 +85,9 @@ fn sum_up(held: &Held, walked: Walk, findings: Vec<Finding>, proofs: Proofs) -> 
         gone.map_or(Missing::None, Missing::From)
     };
     // In a tree at one instant every rename happened or did not; of a damaged one it is not told.
-    let renames = held.changing(Seq(0), first.whole).filter(|seq| {
-        matches!(held.script.ops.get(seq.0 as usize - 1), Some(Op::Rename { .. }))
-    });
+    let renames = held
+        .changing(Seq(0), first.whole)
+        .filter(|seq| matches!(held.script.ops.get(seq.0 as usize - 1), Some(Op::Rename { .. })));
     let renamed = match walked.instants.is_empty() {
         true => 0,
         false => renames.count() as u64,

@@ -10,7 +10,7 @@ use super::differ::{Difference, both, differences};
 use super::seen::SeenFile;
 use crate::script::model::content::Content;
 use crate::script::model::effect::{DataChange, Effect, With};
-use crate::script::model::tree::{Inode, Tree};
+use crate::script::model::tree::{Entry, Inode, Tree};
 use crate::script::op::{Op, WORD_BYTES, WriteHow};
 use crate::units::{SECTOR_BYTES, Seq};
 use std::collections::HashMap;
@@ -41,12 +41,24 @@ impl Mapped {
             _ => match op.sync() {
                 Some((path, _)) if path == tree.names().root() => self.before.clear(),
                 Some((path, _)) => {
-                    if let Some(crate::script::model::tree::Entry::File(file)) = tree.entry(path) {
+                    if let Some(Entry::File(file)) = tree.entry(path) {
                         self.before.remove(&file);
                     }
                 }
                 None => {}
             },
+        }
+    }
+
+    /// Forgets the stores into files that lost their last name by an operation.
+    pub fn forget_unnamed(&mut self, tree: &Tree, effect: &Effect) {
+        let Effect::Names(changes) = effect else { return };
+        for change in changes {
+            if let Some(Entry::File(file)) = change.before
+                && tree.links(file) == 0
+            {
+                self.before.remove(&file);
+            }
         }
     }
 
@@ -157,9 +169,11 @@ fn split(piece: Difference, border: &Range<u64>) -> impl Iterator<Item = Differe
     let middle = words.start.max(border.start)..words.end.min(border.end);
     let last = words.start.max(border.end)..words.end;
     let some = if border.is_empty() { [words, 0..0, 0..0] } else { [first, middle, last] };
-    some.into_iter()
-        .filter(|words| !words.is_empty())
-        .map(move |words| Difference { words, ours, seen })
+    some.into_iter().filter(|words| !words.is_empty()).map(move |words| Difference {
+        words,
+        ours,
+        seen,
+    })
 }
 
 fn part_of(
@@ -176,9 +190,7 @@ fn part_of(
         With::Own => vec![(words.clone(), next.seq)],
         With::Zeros => vec![(words.clone(), Seq(0))],
         With::Same => content.pieces(words.clone()).collect(),
-        With::Of(source) => {
-            tree.content(*source).unwrap_or(&empty).pieces(words.clone()).collect()
-        }
+        With::Of(source) => tree.content(*source).unwrap_or(&empty).pieces(words.clone()).collect(),
     };
     let found = both(content.pieces(words.clone()), seen.pieces(words.clone()));
     let found: Vec<(Range<u64>, (Seq, Seq))> =

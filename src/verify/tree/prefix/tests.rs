@@ -5,7 +5,7 @@ use crate::script::model::reference::{Plain, Reference, runs};
 use crate::script::model::testing::{PIECE, scripts};
 use crate::script::op::{Paths, SyncHow, WriteHow};
 use crate::script::spec::Script;
-use crate::script::tree::{NodeKind, ObservedTree, RunWhat};
+use crate::script::tree::{NodeKind, ObservedTree, Run, RunWhat};
 use crate::units::StreamId;
 use crate::verify::tree::instants::Instants;
 use proptest::prelude::*;
@@ -102,7 +102,13 @@ fn plant(found: &mut ObservedTree, which: u64, fault: u8) -> bool {
     let NodeKind::File(file) = &mut found.nodes[at].kind else { return false };
     match fault {
         0 => drop(found.nodes.remove(at)),
-        1 => file.size += PIECE,
+        1 => {
+            file.size += PIECE;
+            match file.runs.last_mut() {
+                Some(Run { len, what: RunWhat::Zeros }) => *len += PIECE,
+                _ => file.runs.push(Run { len: PIECE, what: RunWhat::Zeros }),
+            }
+        }
         2 => file.nlink += 1,
         _ => {
             let Some(run) = file.runs.first_mut() else { return false };
@@ -118,8 +124,12 @@ fn plant(found: &mut ObservedTree, which: u64, fault: u8) -> bool {
 fn one_file(writes: &[(u64, u64, WriteHow)]) -> Script {
     let mut paths = Paths::default();
     let path = paths.intern("f");
-    let write =
-        |(offset, len, how): &(u64, u64, WriteHow)| Op::Write { path, offset: *offset, len: *len, how: *how };
+    let write = |(offset, len, how): &(u64, u64, WriteHow)| Op::Write {
+        path,
+        offset: *offset,
+        len: *len,
+        how: *how,
+    };
     let ops = [Op::Create(path)].into_iter().chain(writes.iter().map(write)).collect();
     Script { paths, ops, fill: 0 }
 }

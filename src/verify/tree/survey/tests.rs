@@ -5,8 +5,8 @@ use crate::script::model::reference::Reference;
 use crate::script::model::testing;
 use crate::script::tree::{NodeKind, RunWhat};
 use crate::units::RunId;
-use crate::verify::survey::test_support::stream;
 use crate::verify::intact;
+use crate::verify::survey::test_support::stream;
 use crate::verify::verdict::Verdict;
 
 fn plan() -> Plan {

@@ -104,12 +104,9 @@ impl Reference {
     }
 
     fn rename(&mut self, from: &str, to: &str) {
-        if self.nodes.get(from) == self.nodes.get(to) && self.nodes.get(from) != Some(&Plain::Dir) {
-            if let Some(Plain::File(_)) = self.nodes.get(from) {
-                return;
-            }
-        }
-        if from == to {
+        let of_one_file = matches!(self.nodes.get(from), Some(Plain::File(_)))
+            && self.nodes.get(from) == self.nodes.get(to);
+        if of_one_file || from == to {
             return;
         }
         let below = format!("{from}/");

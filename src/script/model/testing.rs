@@ -1,6 +1,6 @@
 //! Small random scripts that succeed, for tests.
 
-use super::tree::Tree;
+use super::tree::{Entry, Tree};
 use crate::script::op::{FallocateHow, Op, PathId, Paths, SyncHow, WriteHow};
 use crate::script::spec::Script;
 use crate::units::Seq;
@@ -21,6 +21,15 @@ pub fn scripts(ops_max: usize) -> impl Strategy<Value = Script> {
 
 /// A random script.
 pub fn script(seed: u64, count: usize) -> Script {
+    drawn(seed, count, true)
+}
+
+/// One whose folders keep their names: of those that move into one another the paths only grow.
+pub fn long_script(seed: u64, count: usize) -> Script {
+    drawn(seed, count, false)
+}
+
+fn drawn(seed: u64, count: usize, folders_move: bool) -> Script {
     let mut paths = Paths::default();
     for name in NAMES.iter().chain([&""]) {
         paths.intern(name);
@@ -33,6 +42,13 @@ pub fn script(seed: u64, count: usize) -> Script {
             state % below
         };
         let op = random(&mut draw, &paths);
+        let moves_a_folder = match op {
+            Op::Rename { from, .. } => matches!(tree.entry(from), Some(Entry::Dir(_))),
+            _ => false,
+        };
+        if moves_a_folder && !folders_move {
+            continue;
+        }
         if tree.run(Seq(ops.len() as u64 + 1), &op).is_ok() {
             ops.push(op);
         }

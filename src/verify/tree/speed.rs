@@ -73,7 +73,7 @@ fn judged_in_time(script: &Script, kept: usize) {
 
 #[test]
 fn a_million_random_operations_are_judged_in_time() {
-    judged_in_time(&testing::script(1, OPS), OPS - 1_000);
+    judged_in_time(&testing::long_script(1, OPS), OPS - 1_000);
 }
 
 #[test]

@@ -116,9 +116,20 @@ fn plant(found: &mut ObservedTree, which: u64, fault: u8) -> bool {
                 RunWhat::Zeros => RunWhat::Of(Seq(1 + which % 30)),
                 _ => RunWhat::Zeros,
             };
+            file.runs = merged(&file.runs);
         }
     }
     true
+}
+
+/// Runs as a reader tells them: two that touch differ.
+fn merged(runs: &[Run]) -> Vec<Run> {
+    let alike = runs.chunk_by(|a, b| a.what == b.what);
+    let run = |alike: &[Run]| Run {
+        len: alike.iter().map(|run| run.len).sum(),
+        what: alike[0].what.clone(),
+    };
+    alike.map(run).collect()
 }
 
 fn one_file(writes: &[(u64, u64, WriteHow)]) -> Script {

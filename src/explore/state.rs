@@ -169,7 +169,8 @@ impl StateFate {
         let before = |seconds: f64| LabNs(cut.0.saturating_sub((seconds * 1e9).round() as u64));
         let gone = LabInterval { lo: before(window.hi), hi: before(window.lo) };
         StateFate {
-            oldest_gone: (fate.window.operations > 0).then_some(gone),
+            // What was found may also fit a loss that it does not show.
+            oldest_gone: (fate.window.operations > 0 || window.hi > 0.0).then_some(gone),
             lost_operations: fate.window.operations,
             load_acked: fate.acked > set_up,
             load_survived: fate.window.load_survived,

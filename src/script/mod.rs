@@ -3,7 +3,9 @@
 pub mod check;
 pub mod content;
 pub mod generate;
+pub mod model;
 pub mod op;
+pub mod scripts;
 pub mod spec;
 pub mod text;
 pub mod tree;

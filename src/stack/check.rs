@@ -1,7 +1,7 @@
 //! What a scenario may say. Each refusal names the field, what is wrong with it, and what would be
 //! right.
 
-use super::scenario::{ClaimKind, ClaimSpec, CutWhen, DatasetSpec, Scenario};
+use super::scenario::{ClaimKind, ClaimSpec, CutWhen, DatasetSpec, Scenario, Sync};
 use crate::workload::plan::{Pattern, Synchronous};
 
 /// Streams of a scenario, each a thread.
@@ -62,6 +62,7 @@ impl Scenario {
             check_name(&place, name)?;
             self.stack.check_dataset(&place, dataset)?;
             dataset.check_fault(&place)?;
+            self.check_scripts(&place, dataset)?;
             for (n, stream) in dataset.stream.iter().enumerate() {
                 let place = format!("dataset.{name}.stream[{n}]");
                 stream.check(&place, STREAMS_MAX)?;
@@ -77,6 +78,20 @@ impl Scenario {
                 "dataset",
                 format!("{streams} streams; at most {STREAMS_MAX} are supported"),
             ),
+        }
+    }
+
+    /// A file system on a volume that does not wait comes back as it was at one instant *after its own
+    /// recovery*: neither one instant of the script nor what its syncs promised.
+    fn check_scripts(&self, place: &str, dataset: &DatasetSpec) -> Result<(), Unsound> {
+        let has_scripts = dataset.stream.iter().any(|stream| stream.pattern().is_of_scripts());
+        match has_scripts && self.stack.has_volumes() && dataset.sync == Sync::Disabled {
+            true => unsound(
+                place,
+                "a script on a volume with sync=disabled cannot be judged: no instant of the script \
+                 and no sync is promised; let it wait (sync = \"standard\"), or write records",
+            ),
+            false => Ok(()),
         }
     }
 
@@ -125,7 +140,13 @@ impl DatasetSpec {
 fn check_patterns(place: &str, kind: ClaimKind, dataset: &DatasetSpec) -> Result<(), Unsound> {
     let patterns: Vec<Pattern> = dataset.stream.iter().map(|stream| stream.pattern()).collect();
     let is_normal = |pattern: &Pattern| matches!(pattern, Pattern::Sqlite(sqlite) if sqlite.synchronous == Synchronous::Normal);
+    let waits = dataset.sync != Sync::Disabled;
     match kind {
+        ClaimKind::MaxLoss if waits && patterns.iter().any(Pattern::is_of_scripts) => unsound(
+            place,
+            "where syncs are waited for, what a script did not sync may be lost at any age: claim \
+             durable, or take a dataset with sync=disabled",
+        ),
         ClaimKind::Durable if patterns.iter().any(is_normal) => unsound(
             place,
             "SQLite does not promise that a commit is durable with synchronous \"normal\" \
@@ -194,6 +215,17 @@ mod tests {
         let beside = "customer.stream=[{pattern=\"exec\",run=[\"a\"],survivors=[\"b\"]}, \
             {pattern=\"append\"}]";
         assert!(load("sqlite", &[beside.to_owned()]).is_ok(), "the others of it are told");
+    }
+
+    #[test]
+    fn a_script_s_loss_is_bounded_only_where_its_dataset_is_one_instant() {
+        let waits = ["customer.sync=standard"];
+        assert!(refused("files", &waits).contains("claim durable"));
+        assert!(load("files", &[]).is_ok(), "control");
+        let script = "customer.stream=[{pattern=\"files\"}]";
+        assert!(refused("zvol-ext4", &[script]).contains("volume"));
+        let waits = ["billing.stream=[{pattern=\"files\"}]".to_owned()];
+        assert!(load("zvol-ext4", &waits).is_ok(), "control");
     }
 
     #[test]

@@ -182,6 +182,8 @@ pub enum ClaimKind {
     Durable,
     /// The software's own checks pass, and the operations that survived are all up to one.
     Prefix,
+    /// A renamed-over file is one whole version.
+    Atomic,
 }
 
 impl ClaimKind {
@@ -194,6 +196,7 @@ impl ClaimKind {
             ClaimKind::PointInTime => "point-in-time",
             ClaimKind::Durable => "durable",
             ClaimKind::Prefix => "prefix",
+            ClaimKind::Atomic => "atomic",
         }
     }
 

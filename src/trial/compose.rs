@@ -57,6 +57,7 @@ pub fn judge(facts: &RunFacts, evidence: &Evidence, observed: &Observation) -> J
         history: &evidence.history,
         clock: &evidence.recording.clock,
         classify: &classify,
+        scripts: &evidence.recording.scripts,
         found: &observed.found,
         recovery: &observed.recovery,
         flushes: &evidence.recording.flushes,

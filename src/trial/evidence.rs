@@ -9,6 +9,7 @@ use crate::disk::{
 use crate::history::clock::{ClockError, ClockMap, LabInterval};
 use crate::history::log::{Arrival, History, HistoryError};
 use crate::history::message::{FrameError, Frames, Message};
+use crate::script::scripts::Scripts;
 use crate::stack::scenario::Stack;
 use crate::trace::{ClockSample, Command, Entry, EntryAt, EntryNo, TraceEnd};
 use crate::units::{EventNo, GuestNs, LabNs, RunId, StreamId, Txg};
@@ -29,6 +30,8 @@ pub struct Recording {
     pub begin: LabNs,
     /// The recorded cut.
     pub cut: LabNs,
+    /// What each stream with a script does, as far as it was asked for.
+    pub scripts: Scripts,
     settled: SettledBy,
     streams: Vec<StreamId>,
     /// The guest's side, in the order of arrival.
@@ -182,6 +185,7 @@ pub fn imported(path: &Path, begins: Option<&str>) -> Result<Recording, Evidence
         flushes: Flushes::new(answered_flushes(&log)),
         begin: begin.at,
         cut,
+        scripts: Scripts::default(),
         settled: SettledBy::Flush,
         streams: Vec::new(),
         arrivals: Vec::new(),
@@ -228,6 +232,7 @@ pub fn read(
             SettledBy::Commit => commit_times(&log, model),
             SettledBy::Flush => Vec::new(),
         },
+        scripts: Scripts::default(),
         settled,
         streams: streams.to_vec(),
         acks: arrivals.iter().filter_map(ack_entry).collect(),

@@ -3,7 +3,7 @@
 //! Pure: the trial gathers a [`Case`], this judges it, and the same case gives the same verdicts.
 
 use super::consistent::{self, ExpectedTxg, Recovery};
-use super::durable::{self, Flushes, StreamEvidence};
+use super::durable::{self, Flushes, StreamEvidence, is_proven, load_acks};
 use super::load::{self, Pause};
 use super::max_loss::{self, Evidence, Prediction};
 use super::point_in_time::{self, OrderedBy};
@@ -12,15 +12,16 @@ use super::survey::{Classify, Missing, Promise, ReadersDisagree, StreamSurvey, s
 use super::txgs::{ClosedBy, TxgLimits, TxgStory, stories};
 use super::verdict::{Judgement, Verdict};
 use super::window::{LossWindow, Seconds, Span};
-use super::{intact, outcome::Outcome, prefix, rows};
+use super::{atomic, intact, outcome::Outcome, prefix, rows};
 use crate::disk::{Commit, CrashModel};
 use crate::history::clock::{ClockMap, LabInterval};
-use crate::history::log::{Acked, History, StreamHistory};
+use crate::history::log::{History, StreamHistory};
 use crate::record::found::Found;
 use crate::record::observed::ObservedFile;
+use crate::script::scripts::Scripts;
 use crate::stack::scenario::{ClaimKind, ClaimSpec, DatasetSpec, Scenario, Sync};
 use crate::units::{GuestNs, LabNs, StreamId, Txg};
-use crate::workload::plan::{Plan, RECORD_BYTES, StreamPlan};
+use crate::workload::plan::{Pattern, Plan, RECORD_BYTES, StreamPlan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,6 +36,8 @@ pub struct Case<'a> {
     pub history: &'a History,
     /// Where its clock lies on the lab's.
     pub clock: &'a ClockMap,
+    /// What each stream with a script does.
+    pub scripts: &'a Scripts,
     /// Recognises odd blocks.
     pub classify: Classify<'a>,
     /// What was read back.
@@ -110,19 +113,30 @@ impl Case<'_> {
     fn surveys(&self) -> Result<BTreeMap<StreamId, StreamSurvey>, ReadersDisagree> {
         let none = StreamHistory::default();
         let look = |stream: &StreamPlan| {
-            let gone = ObservedFile { stream: stream.id, size: None, blocks: Vec::new() };
-            let file =
-                self.found.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
             let said = self.history.streams.get(&stream.id).unwrap_or(&none);
             let promise = self.promise(&stream.dataset);
-            if stream.pattern.is_of_rows() {
-                let rows = self.found.rows.iter().find(|rows| rows.stream == stream.id);
-                return Ok((stream.id, rows::survey(stream, said, rows, promise)));
-            }
-            let found = survey(self.plan, stream, said, file, promise, self.classify)?;
+            let found = match &stream.pattern {
+                Pattern::Script(spec) => self.script_survey(stream, spec, said, promise),
+                pattern if pattern.is_of_rows() => {
+                    let rows = self.found.rows.iter().find(|rows| rows.stream == stream.id);
+                    rows::survey(stream, said, rows, promise)
+                }
+                _ => self.record_survey(stream, said, promise)?,
+            };
             Ok((stream.id, found))
         };
         self.plan.streams.iter().map(look).collect()
+    }
+
+    fn record_survey(
+        &self,
+        stream: &StreamPlan,
+        said: &StreamHistory,
+        promise: Promise,
+    ) -> Result<StreamSurvey, ReadersDisagree> {
+        let gone = ObservedFile { stream: stream.id, size: None, blocks: Vec::new() };
+        let file = self.found.files.iter().find(|file| file.stream == stream.id).unwrap_or(&gone);
+        survey(self.plan, stream, said, file, promise, self.classify)
     }
 
     /// What is owed for a dataset's acked operations: what is claimed, and what its sync property
@@ -178,6 +192,12 @@ impl Case<'_> {
             ClaimKind::Intact => {
                 let all: Vec<&StreamSurvey> = surveys.values().collect();
                 bar_without_load(intact::judge(&all), &all)
+            }
+            ClaimKind::Atomic => {
+                let about = |name: &str| claim.dataset.as_deref().is_none_or(|is| is == name);
+                let streams = self.streams(surveys, about);
+                let streams: Vec<_> = streams.iter().map(|(_, survey, _)| *survey).collect();
+                bar_without_load(atomic::judge(&streams), &streams)
             }
             ClaimKind::PointInTime => self.point_in_time(dataset, surveys),
             ClaimKind::Prefix => {
@@ -264,6 +284,11 @@ impl Case<'_> {
         }
     }
 
+    fn ack_times(&self, streams: &Streams) -> AckTimes {
+        let acks = streams.iter().flat_map(|(plan, _, said)| self.telling_acks(plan, said));
+        AckTimes::new(acks, self.order())
+    }
+
     fn birth(&self, txg: Txg) -> Option<GuestNs> {
         self.history.txgs.get(&txg).map(|row| row.birth)
     }
@@ -276,8 +301,7 @@ impl Case<'_> {
         let first_lost = self.recovery.used_txg().map(|used| Txg(used.0.saturating_add(1)));
         match first_lost.and_then(|txg| self.birth(txg)) {
             Some(birth) => {
-                let times = ack_times(streams, self.order());
-                Prediction::Window(times.window(self.clock, birth, self.cut))
+                Prediction::Window(self.ack_times(streams).window(self.clock, birth, self.cut))
             }
             None => Prediction::Unknown,
         }
@@ -288,7 +312,7 @@ impl Case<'_> {
     fn largest(&self, dataset: &str, streams: &Streams) -> LargestWindow {
         if self.is_disabled(dataset) {
             let birth = |txg| self.birth(txg);
-            let times = ack_times(streams, self.order());
+            let times = self.ack_times(streams);
             return largest_window(
                 &times,
                 self.clock,
@@ -298,12 +322,11 @@ impl Case<'_> {
                 self.cut.lo,
             );
         }
-        let acks = streams.iter().flat_map(|(plan, _, said)| {
-            said.acked.iter().filter(|acked| acked.ack.seq.0 > plan.fill())
+        let acks = streams.iter().flat_map(|(_, survey, said)| {
+            let proven = |proof| is_proven(proof, self.clock, self.flushes);
+            load_acks(&StreamEvidence { survey, said }).map(proven)
         });
-        let (proven, unproven): (Vec<&Acked>, Vec<&Acked>) = acks.partition(|acked| {
-            self.flushes.stand_behind(self.clock.lab(acked.ack.start_ns).hi, acked.entry)
-        });
+        let (proven, unproven): (Vec<bool>, Vec<bool>) = acks.partition(|proven| *proven);
         LargestWindow {
             span: Span::default(),
             commits: proven.len() as u64,
@@ -312,14 +335,20 @@ impl Case<'_> {
     }
 
     fn window(&self, streams: &Streams) -> (Span, LossWindow) {
-        let oldest_lost = streams.iter().filter_map(|(_, survey, said)| match survey.missing {
-            Missing::None => None,
-            Missing::From(seq) => said.ack(seq).map(|acked| acked.ack.end_ns),
+        let age_of = |missing: Missing, said: &StreamHistory| match missing {
+            Missing::None => Some(Span::default()),
+            Missing::From(seq) => {
+                said.ack(seq).map(|acked| Span::since(self.clock, acked.ack.end_ns, self.cut))
+            }
+        };
+        // What was found may fit several instants: the latest bounds the loss from below, the
+        // earliest from above.
+        let spans = streams.iter().filter_map(|(_, survey, said)| {
+            let lo_ns = age_of(survey.missing, said)?.lo_ns;
+            let hi_ns = age_of(survey.missing_at_most, said)?.hi_ns;
+            Some(Span { lo_ns, hi_ns })
         });
-        let own = oldest_lost
-            .map(|ack| Span::since(self.clock, ack, self.cut))
-            .reduce(Span::max)
-            .unwrap_or_default();
+        let own = spans.reduce(Span::max).unwrap_or_default();
         let newest = streams.iter().filter_map(|(_, survey, _)| survey.newest).map(|s| s.at).max();
         let age = newest.map(|at| Seconds::from(Span::since(self.clock, at, self.cut)));
         let operations = streams.iter().map(|(_, survey, _)| survey.missing_count).sum();
@@ -377,10 +406,7 @@ fn may_be_dirty(story: &TxgStory) -> bool {
     matches!(story.closed_by, Some(ClosedBy::DirtyBytes | ClosedBy::Unknown))
 }
 
-fn ack_times(streams: &Streams, order: OrderedBy) -> AckTimes {
-    let acks = streams.iter().flat_map(|(_, _, said)| said.acked.iter().map(|acked| &acked.ack));
-    AckTimes::new(acks, order)
-}
+mod scripts;
 
 #[cfg(test)]
 mod simulate;

@@ -4,10 +4,10 @@
 //! behind an ack if it arrived after the operation's start (at its latest possible instant on the
 //! lab's clock) and its reply is in the trace before the ack.
 
-use super::survey::StreamSurvey;
+use super::survey::{Missing, Proofs, StreamSurvey};
 use super::verdict::{Judgement, Verdict};
 use crate::history::clock::ClockMap;
-use crate::history::log::StreamHistory;
+use crate::history::log::{Acked, StreamHistory};
 use crate::units::{LabNs, Seq, StreamId};
 
 /// A flush, or a forced write, that the disk answered.
@@ -58,10 +58,10 @@ pub struct StreamEvidence<'a> {
 
 /// Judges one dataset.
 pub fn judge(streams: &[StreamEvidence], clock: &ClockMap, flushes: &Flushes) -> Judgement {
-    let lost: u64 = streams.iter().map(|stream| stream.survey.missing_count).sum();
+    let lost: u64 = streams.iter().map(|stream| lost(stream)).sum();
     let damaged = streams.iter().flat_map(|stream| &stream.survey.findings);
     let damaged: Vec<_> = damaged.filter(|finding| finding.outcome.is_damage()).cloned().collect();
-    let acked: u64 = streams.iter().map(|stream| load_acks(stream)).sum();
+    let acked: u64 = streams.iter().map(|stream| load_acks(stream).count() as u64).sum();
     if lost > 0 {
         let because = format!(
             "{lost} acked operations are gone or damaged though durability was promised; {}",
@@ -70,7 +70,8 @@ pub fn judge(streams: &[StreamEvidence], clock: &ClockMap, flushes: &Flushes) ->
         return Judgement::new(Verdict::Violated, because).with_findings(damaged);
     }
     if acked == 0 {
-        return Judgement::new(Verdict::NotMeasured, "no operation of the load was acknowledged");
+        let because = "no operation of the load was acknowledged that promises durability";
+        return Judgement::new(Verdict::NotMeasured, because);
     }
     let unproven: Vec<(StreamId, Seq)> =
         streams.iter().flat_map(|stream| unproven(stream, clock, flushes)).collect();
@@ -87,14 +88,47 @@ pub fn judge(streams: &[StreamEvidence], clock: &ClockMap, flushes: &Flushes) ->
     Judgement::new(Verdict::Held, because)
 }
 
-fn load_acks(stream: &StreamEvidence) -> u64 {
-    stream.said.newest_acked().0.saturating_sub(stream.survey.fill)
+/// Acked operations of a stream that are gone though they were promised. Of a script only what a
+/// sync made durable was; what it lost begins with the first that is gone.
+fn lost(stream: &StreamEvidence) -> u64 {
+    match (&stream.survey.proofs, stream.survey.missing) {
+        (Proofs::EachAck, _) => stream.survey.missing_count,
+        (Proofs::Syncs(_), Missing::None) => 0,
+        (Proofs::Syncs(syncs), Missing::From(first)) => {
+            syncs.iter().filter(|proof| proof.since >= first).count() as u64
+        }
+    }
+}
+
+/// The acks of the load that promise durability, each with the operation since whose start a flush
+/// may have come.
+pub fn load_acks<'a>(
+    stream: &StreamEvidence<'a>,
+) -> Box<dyn Iterator<Item = (&'a Acked, &'a Acked)> + 'a> {
+    let (survey, said) = (stream.survey, stream.said);
+    match &survey.proofs {
+        Proofs::EachAck => {
+            let of_load = said.acked.iter().filter(|acked| acked.ack.seq.0 > survey.fill);
+            Box::new(of_load.map(|acked| (acked, acked)))
+        }
+        Proofs::Syncs(syncs) => {
+            let of_load = syncs.iter().filter(|proof| proof.sync.0 > survey.fill);
+            Box::new(
+                of_load.filter_map(|proof| Some((said.ack(proof.sync)?, said.ack(proof.since)?))),
+            )
+        }
+    }
+}
+
+/// Whether a flush stands behind an ack.
+pub fn is_proven((ack, since): (&Acked, &Acked), clock: &ClockMap, flushes: &Flushes) -> bool {
+    flushes.stand_behind(clock.lab(since.ack.start_ns).hi, ack.entry)
 }
 
 fn first_lost(streams: &[StreamEvidence]) -> String {
     let firsts = streams.iter().filter_map(|stream| match stream.survey.missing {
-        super::survey::Missing::From(seq) => Some((stream.survey.stream, seq)),
-        super::survey::Missing::None => None,
+        Missing::From(seq) => Some((stream.survey.stream, seq)),
+        Missing::None => None,
     });
     firsts
         .map(|(stream, seq)| format!("stream {stream} from operation {seq}"))
@@ -107,14 +141,10 @@ fn unproven<'a>(
     clock: &'a ClockMap,
     flushes: &'a Flushes,
 ) -> impl Iterator<Item = (StreamId, Seq)> + use<'a> {
-    let (id, fill) = (stream.survey.stream, stream.survey.fill);
-    let of_load = stream.said.acked.iter().filter(move |acked| acked.ack.seq.0 > fill);
-    of_load
-        .filter(|acked| {
-            let start = clock.lab(acked.ack.start_ns).hi;
-            !flushes.stand_behind(start, acked.entry)
-        })
-        .map(move |acked| (id, acked.ack.seq))
+    let id = stream.survey.stream;
+    load_acks(stream)
+        .filter(|proof| !is_proven(*proof, clock, flushes))
+        .map(move |(acked, _)| (id, acked.ack.seq))
 }
 
 #[cfg(test)]

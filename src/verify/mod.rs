@@ -3,6 +3,7 @@
 //! **Invariant**: when the data do not prove a claim, the verdict is `not measured`; when they
 //! contradict themselves, `harness broken`. Neither is ever a pass.
 
+pub mod atomic;
 pub mod case;
 pub mod consistent;
 pub mod curve;
@@ -16,6 +17,7 @@ pub mod predict;
 pub mod prefix;
 pub mod rows;
 pub mod survey;
+pub mod tree;
 pub mod txgs;
 pub mod verdict;
 pub mod window;

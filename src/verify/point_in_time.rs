@@ -1,12 +1,15 @@
 //! `point-in-time`: the datasets of a group came back to one earlier instant.
 //!
 //! Some set of operations, closed under *before*, must yield exactly what is observed. A is before
-//! B iff A's ordering event comes before B's first; that is an interval order, so a set is closed
-//! iff no operation outside it is before one inside. A stream's newest whole record and all that it
-//! implies are inside; the acked operations that are gone are outside. So one comparison decides:
-//! the earliest ordering event outside against the latest start inside.
+//! B iff A's ordering event comes before B's first. What was found of a stream fits one instant of
+//! it, or several: the first k of its operations. So a choice of one k for each stream is sought.
+//! Taking more of one stream can only force more of the others, so the search starts with the least
+//! of each and takes, again and again, the least that holds all that is before what is inside. It
+//! ends in the least choice that is closed, or where a stream has none: then there is no choice.
+//! *Before* is an interval order, so of all that is inside only the latest start counts.
 
 use super::survey::{Missing, StreamSurvey};
+use super::tree::instants::Instant;
 use super::verdict::{Judgement, Verdict};
 use crate::history::log::StreamHistory;
 use crate::units::{EventNo, Seq, StreamId};
@@ -42,21 +45,23 @@ pub fn judge(streams: &[(&StreamSurvey, &StreamHistory)], order: OrderedBy) -> J
         );
         return Judgement::new(Verdict::Violated, because).with_findings(damage);
     }
-    let outside = streams.iter().filter_map(|pair| earliest_outside(pair, order)).min_by_key(at);
-    let inside = streams.iter().filter_map(|(survey, _)| latest_inside(survey)).max_by_key(at);
-    match (outside, inside) {
-        (Some(gone), Some(kept)) if gone.event < kept.event => Judgement::new(
-            Verdict::Violated,
-            format!(
+    let closed = match least_closed(streams, order) {
+        Ok(closed) => closed,
+        Err(Unclosed { gone, kept }) => {
+            let because = format!(
                 "operation {} of stream {} is gone though it had returned (event {}) before operation {} of stream {}, which is there, began (event {})",
                 gone.seq, gone.stream, gone.event, kept.seq, kept.stream, kept.event
-            ),
-        ),
-        (_, None) => Judgement::new(
+            );
+            return Judgement::new(Verdict::Violated, because);
+        }
+    };
+    let gone = streams.iter().filter_map(|pair| earliest_outside(pair, order)).min_by_key(at);
+    match latest_inside(streams, &closed) {
+        None => Judgement::new(
             Verdict::NotMeasured,
             "no operation survived, so nothing could be out of order",
         ),
-        (gone, Some(kept)) => Judgement::new(Verdict::Held, held_text(gone, kept, streams.len())),
+        Some(kept) => Judgement::new(Verdict::Held, held_text(gone, kept, streams.len())),
     }
 }
 
@@ -64,25 +69,101 @@ fn at(side: &Side) -> EventNo {
     side.event
 }
 
+/// Two operations that no choice of instants allows: one outside before one inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unclosed {
+    gone: Side,
+    kept: Side,
+}
+
+/// The least choice of an instant for each stream that holds all that is before what it holds.
+fn least_closed(
+    streams: &[(&StreamSurvey, &StreamHistory)],
+    order: OrderedBy,
+) -> Result<Vec<Instant>, Unclosed> {
+    let none = Instant { whole: Seq(0), part: false };
+    let first = |(survey, _): &(&StreamSurvey, _)| survey.instants.first().unwrap_or(none);
+    let mut chosen: Vec<Instant> = streams.iter().map(first).collect();
+    loop {
+        let Some(latest) = latest_inside(streams, &chosen) else { return Ok(chosen) };
+        let mut moved = false;
+        for ((survey, said), chosen) in streams.iter().zip(&mut chosen) {
+            let forced = before(said, latest.event, order);
+            if chosen.whole >= forced {
+                continue;
+            }
+            let Some(next) = survey.instants.first_from(forced) else {
+                let gone = first_gone(survey, said, forced, order);
+                return Err(Unclosed { gone, kept: latest });
+            };
+            (*chosen, moved) = (next, true);
+        }
+        if !moved {
+            return Ok(chosen);
+        }
+    }
+}
+
+fn event(said: &StreamHistory, seq: Seq, order: OrderedBy) -> Option<EventNo> {
+    let ack = said.ack(seq)?.ack;
+    Some(match order {
+        OrderedBy::Done => ack.done,
+        OrderedBy::Ack => ack.end,
+    })
+}
+
+/// The newest operation of a stream whose ordering event comes before `event`.
+fn before(said: &StreamHistory, start: EventNo, order: OrderedBy) -> Seq {
+    let count = said.acked.partition_point(|acked| match order {
+        OrderedBy::Done => acked.ack.done < start,
+        OrderedBy::Ack => acked.ack.end < start,
+    });
+    Seq(count as u64)
+}
+
+/// The first operation that is gone of a stream of which the first `forced` had to be there.
+fn first_gone(survey: &StreamSurvey, said: &StreamHistory, forced: Seq, order: OrderedBy) -> Side {
+    let seq = match survey.missing {
+        Missing::From(seq) if seq <= forced => seq,
+        _ => forced,
+    };
+    Side { event: event(said, seq, order).unwrap_or_default(), stream: survey.stream, seq }
+}
+
 fn earliest_outside(
     (survey, said): &(&StreamSurvey, &StreamHistory),
     order: OrderedBy,
 ) -> Option<Side> {
-    let first = match survey.missing {
+    let seq = match survey.missing {
         Missing::None => return None,
         Missing::From(seq) => seq,
     };
-    let ack = said.ack(first)?.ack;
-    let event = match order {
-        OrderedBy::Done => ack.done,
-        OrderedBy::Ack => ack.end,
-    };
-    Some(Side { event, stream: survey.stream, seq: first })
+    Some(Side { event: event(said, seq, order)?, stream: survey.stream, seq })
 }
 
-fn latest_inside(survey: &StreamSurvey) -> Option<Side> {
-    let newest = survey.newest?;
-    Some(Side { event: newest.start, stream: survey.stream, seq: newest.seq })
+fn latest_inside(streams: &[(&StreamSurvey, &StreamHistory)], chosen: &[Instant]) -> Option<Side> {
+    let inside = streams.iter().zip(chosen).filter_map(|((survey, said), chosen)| {
+        let seq = chosen.newest();
+        let event = start(survey, said, seq)?;
+        Some(Side { event, stream: survey.stream, seq })
+    });
+    inside.max_by_key(at)
+}
+
+/// The first event of an operation that is there. Of one that was not acknowledged its record may
+/// tell; else it came after all that its stream had acknowledged.
+fn start(survey: &StreamSurvey, said: &StreamHistory, seq: Seq) -> Option<EventNo> {
+    if seq == Seq(0) {
+        return None;
+    }
+    if let Some(acked) = said.ack(seq) {
+        return Some(acked.ack.start);
+    }
+    if let Some(newest) = survey.newest.filter(|newest| newest.seq == seq) {
+        return Some(newest.start);
+    }
+    let last = said.acked.last().map_or(EventNo(0), |acked| acked.ack.end);
+    Some(EventNo(last.0.saturating_add(1)))
 }
 
 fn held_text(gone: Option<Side>, kept: Side, streams: usize) -> String {
@@ -98,6 +179,7 @@ fn held_text(gone: Option<Side>, kept: Side, streams: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::survey::test_support::*;
+    use super::super::tree::instants::Instants;
     use super::*;
     use proptest::prelude::*;
 
@@ -169,6 +251,69 @@ mod tests {
                 events.iter().map(ops).zip(kept).collect()
             })
         })
+    }
+
+    /// One that fits several instants: after each of these many of its operations.
+    fn with_instants(
+        id: u16,
+        ops: &[(u64, u64, u64)],
+        fits: &[u64],
+    ) -> (StreamSurvey, StreamHistory) {
+        let last = *fits.last().expect("one");
+        let (mut survey, said) = stream(id, ops, last);
+        survey.instants = Instants::default();
+        for whole in fits {
+            survey.instants.push(Instant { whole: Seq(*whole), part: false });
+        }
+        survey.newest = stream(id, ops, fits[0]).0.newest;
+        (survey, said)
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_choice_is_found_exactly_where_trying_every_choice_finds_one(
+            streams in histories(), masks in prop::collection::vec(1u8..32, 3),
+        ) {
+            let fits: Vec<Vec<u64>> = streams
+                .iter()
+                .zip(&masks)
+                .map(|((ops, kept), mask)| {
+                    let mut fits: Vec<u64> =
+                        (0..=ops.len() as u64).filter(|k| mask & (1 << k) != 0).collect();
+                    if fits.is_empty() {
+                        fits.push(*kept as u64);
+                    }
+                    fits
+                })
+                .collect();
+            let built: Vec<_> = streams
+                .iter()
+                .zip(&fits)
+                .enumerate()
+                .map(|(n, ((ops, _), fits))| with_instants(n as u16, ops, fits))
+                .collect();
+            let pairs: Vec<_> = built.iter().map(|(survey, said)| (survey, said)).collect();
+            let judged = judge(&pairs, OrderedBy::Done);
+            let mut any = false;
+            let choices: usize = fits.iter().map(Vec::len).product();
+            for mut n in 0..choices {
+                let choice: Vec<Kept> = streams
+                    .iter()
+                    .zip(&fits)
+                    .map(|((ops, _), fits)| {
+                        let k = fits[n % fits.len()];
+                        n /= fits.len();
+                        (ops.clone(), k as usize)
+                    })
+                    .collect();
+                any |= a_closed_set_yields(&choice);
+            }
+            match judged.verdict {
+                Verdict::Violated => prop_assert!(!any, "{:?}", judged),
+                Verdict::Held => prop_assert!(any, "{:?}", judged),
+                _ => prop_assert!(fits.iter().all(|fits| fits[0] == 0), "{:?}", judged),
+            }
+        }
     }
 
     proptest! {

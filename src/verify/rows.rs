@@ -7,7 +7,8 @@
 //! operation, and a failed check are damage whatever was claimed about loss.
 
 use super::outcome::{Finding, Outcome};
-use super::survey::{Missing, Promise, Proofs, StreamSurvey, Survivor};
+use super::survey::{Missing, Promise, Proofs, Renamed, StreamSurvey, Survivor};
+use super::tree::instants::Instants;
 use crate::history::log::StreamHistory;
 use crate::record::rows::ObservedRows;
 use crate::units::{EventNo, GuestNs, Seq, StreamId};
@@ -63,6 +64,8 @@ pub fn survey(
     let missing = first.map_or(Missing::None, Missing::From);
     StreamSurvey {
         stream: stream.id,
+        instants: Instants::one(Seq(kept)),
+        renamed: Renamed::default(),
         newest: (kept > 0).then(|| survivor(Seq(kept), said)),
         missing,
         missing_at_most: missing,

@@ -5,6 +5,7 @@
 //! overwritten by one that is), those from M + 1 to A are lost, those after A owe nothing.
 
 use super::outcome::{Finding, Outcome};
+use super::tree::instants::Instants;
 use crate::history::log::StreamHistory;
 use crate::history::message::Ack;
 use crate::record::classify::{SectorSeen, Seen, transaction_boundary};
@@ -68,6 +69,19 @@ pub struct StreamSurvey {
     pub fill: u64,
     /// Which acks a flush of the disk must stand behind where durability is claimed.
     pub proofs: Proofs,
+    /// The instants that what was found fits; never none. Where something is damaged, the nearest.
+    pub instants: Instants,
+    /// Files that were renamed over others, or replaced.
+    pub renamed: Renamed,
+}
+
+/// What became of files that were whole and durable when they were given another's name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Renamed {
+    /// How many were looked at.
+    pub checked: u64,
+    /// Those that are not one whole version under one of the names.
+    pub broken: Vec<Finding>,
 }
 
 /// Which acks promise durability, and since when a flush may have come.
@@ -393,6 +407,10 @@ impl Work<'_> {
         for finding in &self.findings {
             add(finding.outcome, 1);
         }
+        let renamed = match self.is_replaced() {
+            true => self.replaced(),
+            false => Renamed::default(),
+        };
         let first = damaged.iter().copied().filter(|seq| seq.0 <= acked).min();
         let first = first.or((lost > 0).then_some(Seq(kept + 1)));
         StreamSurvey {
@@ -405,6 +423,8 @@ impl Work<'_> {
             counts,
             fill,
             proofs: Proofs::EachAck,
+            instants: Instants::one(self.newest),
+            renamed,
         }
     }
 }

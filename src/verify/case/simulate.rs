@@ -233,6 +233,7 @@ impl Run {
             plan: &self.plan,
             history: &history,
             clock: &clock,
+            scripts: &Scripts::default(),
             classify: &|_, _, _| Seen::Garbage,
             found: &self.found,
             recovery: &self.plain.clone().map_or(pool, Recovery::Plain),

@@ -3,7 +3,7 @@
 //! Renaming is atomic, so there is no operation in flight that could excuse a part of one: an empty
 //! or short file, zeros, or a mix of versions is damage, whatever was acknowledged.
 
-use super::{ObservedBlock, Summary, Work};
+use super::{ObservedBlock, Renamed, Summary, Work};
 use crate::record::place::is_zero;
 use crate::units::Seq;
 use crate::verify::outcome::Outcome;
@@ -13,6 +13,12 @@ use std::collections::BTreeMap;
 impl Work<'_> {
     pub(super) fn is_replaced(&self) -> bool {
         self.stream.pattern == Pattern::Replace
+    }
+
+    /// Whether it is: whatever is damaged in it is not one whole version.
+    pub(super) fn replaced(&self) -> Renamed {
+        let broken = self.findings.iter().filter(|finding| finding.outcome.is_damage());
+        Renamed { checked: self.newest.0, broken: broken.cloned().collect() }
     }
 
     /// Finds what only a replaced file must not be; what any file must not be was found already.

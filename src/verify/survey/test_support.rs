@@ -36,6 +36,8 @@ pub fn stream(id: u16, ops: &[(u64, u64, u64)], kept: u64) -> (StreamSurvey, Str
         counts: BTreeMap::from([(Outcome::Survived, kept), (Outcome::LostInWindow, lost)]),
         fill: 0,
         proofs: Proofs::EachAck,
+        instants: Instants::one(Seq(kept)),
+        renamed: Renamed::default(),
     };
     (survey, StreamHistory { acked, ..StreamHistory::default() })
 }

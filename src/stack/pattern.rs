@@ -8,7 +8,7 @@ use crate::script::spec::{Forced, ScriptSpec};
 use crate::workload::plan::{ExecSpec, Journal, Pattern, SqliteSpec, Synchronous};
 use serde::{Deserialize, Serialize};
 
-/// One or several equal streams. Which words a pattern has is in [`PatternName::words`]; any other is
+/// One or several equal streams. Which words a pattern has is in `PatternName::words`; any other is
 /// refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -23,6 +23,7 @@ pub mod host;
 pub mod mutants;
 pub mod record;
 pub mod script;
+pub mod shrink;
 pub mod stack;
 pub mod trace;
 pub mod trial;

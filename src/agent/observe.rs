@@ -65,7 +65,6 @@ pub fn observe(plan: &Plan, ring: &Ring, sink: &mut Sink) -> Result<(), ObserveE
     let opened: Vec<Opened> = streams.clone().map(|stream| open(&stream.path)).collect();
     for (stream, opened) in streams.zip(opened) {
         match opened {
-            _ if stream.pattern.is_of_scripts() => observe_tree::observe(plan, stream, sink)?,
             Opened::File(file, size) => observe_file(plan, stream, ring, (&file, size), sink)?,
             Opened::Nothing => Encoder::new(stream.id, None).finish(sink)?,
             Opened::Failed(errno) => {
@@ -75,6 +74,9 @@ pub fn observe(plan: &Plan, ring: &Ring, sink: &mut Sink) -> Result<(), ObserveE
                 encoder.finish(sink)?;
             }
         }
+    }
+    for stream in plan.streams.iter().filter(|stream| stream.pattern.is_of_scripts()) {
+        observe_tree::observe(plan, stream, sink)?;
     }
     plan.streams.iter().try_for_each(|stream| observe_rows::observe(plan, stream, sink))?;
     Ok(())

@@ -4,7 +4,7 @@ use super::explore::Budget;
 use crate::disk::CrashModel;
 use crate::explore::cuts::Which;
 use crate::guest::{Accel, Suite};
-use crate::stack::scenario::PlainFs;
+use crate::stack::scenario::{ClaimKind, PlainFs};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -44,8 +44,43 @@ pub enum Command {
     Bench(BenchArgs),
     /// Traces to and from the log format of the kernel's dm-log-writes
     Log(LogArgs),
+    /// The smallest part of a script that still violates a claim
+    Shrink(ShrinkArgs),
     /// List the scenarios that come with the tool, or try each of them
     Scenarios(ScenariosArgs),
+}
+
+/// A shrinking's words.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each candidate is recorded and explored anew; the minimal script is printed, and a scenario of it alone
+is written beside the run (minimal.toml), to be tried, explored, and sent to whoever mends it.
+
+Examples:
+  plugpull shrink runs/0003-files-ext4-seed-1 --in host
+  plugpull shrink runs/0004-files-seed-7 --claim point-in-time --budget 2h
+  plugpull explore runs/0003-files-ext4-seed-1/minimal.toml --in host")]
+pub struct ShrinkArgs {
+    /// The run's folder: one with a stream that carries out a script
+    pub run: PathBuf,
+    /// The claim that its states violate
+    #[arg(long, value_parser = claim_kind, default_value = "durable", value_name = "CLAIM")]
+    pub claim: ClaimKind,
+    /// The stream's number; the first with a script if none is given
+    #[arg(long, value_name = "N")]
+    pub stream: Option<u16>,
+    /// Whose kernel records and looks: a guest's, or this machine's own (ext4, xfs, btrfs; root)
+    #[arg(long = "in", value_enum, default_value_t = InArg::Guest, value_name = "WHERE")]
+    pub place: InArg,
+    /// No new candidate is tried after so long: 90s, 10m, 2h, none
+    #[arg(long, value_name = "TIME", default_value_t = Budget(Some(Duration::from_secs(600))))]
+    pub budget: Budget,
+}
+
+/// A claim by its name in scenarios.
+fn claim_kind(text: &str) -> Result<ClaimKind, String> {
+    let value = serde_json::Value::String(text.to_owned());
+    serde_json::from_value(value).map_err(|why| why.to_string())
 }
 
 /// The words of a round over the scenarios.

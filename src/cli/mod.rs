@@ -9,6 +9,7 @@ mod log;
 mod mutants;
 mod progress;
 mod scenarios;
+mod shrink;
 mod trial;
 
 use args::{Args, Command};
@@ -29,6 +30,7 @@ pub fn run() -> ExitCode {
         Command::Bench(args) => bench::run(args.what),
         Command::Log(args) => log::run(args),
         Command::Judge(args) => trial::judge(args),
+        Command::Shrink(args) => shrink::run(args),
         Command::Scenarios(args) => scenarios::run(args),
     };
     match result {

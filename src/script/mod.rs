@@ -6,6 +6,7 @@ pub mod generate;
 pub mod model;
 pub mod op;
 pub mod scripts;
+pub mod shrink;
 pub mod spec;
 pub mod text;
 pub mod tree;

@@ -94,6 +94,8 @@ struct Part {
     files: Vec<(u32, Vec<Inode>, Seq)>,
     /// Where names were seen.
     places: Vec<(Slot, PathId)>,
+    /// Folders that may be one of so many.
+    unclear: Vec<(PathId, usize)>,
 }
 
 impl Part {
@@ -103,6 +105,7 @@ impl Part {
             owed: BTreeSet::new(),
             files: Vec::new(),
             places: Vec::new(),
+            unclear: Vec::new(),
         }
     }
 
@@ -114,6 +117,7 @@ impl Part {
         self.owed.extend(other.owed);
         self.files.extend(other.files);
         self.places.extend(other.places);
+        self.unclear.extend(other.unclear);
     }
 
     /// A promised effect that is not there.
@@ -130,7 +134,12 @@ struct Judge<'a> {
     words: Words<'a>,
     /// By folder.
     names: HashMap<Inode, Vec<(&'a str, &'a Name)>>,
+    /// Which of the folders that one may be it is taken for.
+    taken_for: HashMap<PathId, usize>,
 }
+
+/// Other folders are tried so often where something does not fit.
+const TRIES: u32 = 64;
 
 impl<'a> Judge<'a> {
     fn new(versions: &'a Versions, seen: &'a SeenTree<'a>, words: Words<'a>) -> Judge<'a> {
@@ -139,10 +148,42 @@ impl<'a> Judge<'a> {
             names.entry(*folder).or_default().push((last, name));
         }
         names.values_mut().for_each(|list| list.sort_unstable_by_key(|(last, _)| *last));
-        Judge { versions, seen, words, names }
+        Judge { versions, seen, words, names, taken_for: HashMap::new() }
     }
 
-    fn judge(&self) -> Judged {
+    /// A folder has nothing of its own that tells which it is, and what lies in it may fit several: those
+    /// that leave the fewest findings are taken.
+    fn judge(mut self) -> Judged {
+        let (mut best, mut unclear) = self.judge_once();
+        let mut tries = 0;
+        while !best.findings.is_empty() {
+            let mut better = None;
+            for (path, count) in &unclear {
+                for choice in 0..*count {
+                    if tries >= TRIES || better.is_some() {
+                        break;
+                    }
+                    tries += 1;
+                    let before = self.taken_for.insert(*path, choice);
+                    let (judged, others) = self.judge_once();
+                    match judged.findings.len() < best.findings.len() {
+                        true => better = Some((judged, others)),
+                        false => match before {
+                            Some(before) => drop(self.taken_for.insert(*path, before)),
+                            None => drop(self.taken_for.remove(path)),
+                        },
+                    }
+                }
+            }
+            match better {
+                Some(found) => (best, unclear) = found,
+                None => break,
+            }
+        }
+        best
+    }
+
+    fn judge_once(&self) -> (Judged, Vec<(PathId, usize)>) {
         let paths = self.versions.paths();
         let mut part = Part::of(self.words.stream);
         for broken in &self.seen.broken {
@@ -154,7 +195,7 @@ impl<'a> Judge<'a> {
         let which = self.resolve(&mut part);
         let checked = self.judge_renames(&part, &which, &mut broken);
         let renamed = Renamed { checked, broken };
-        Judged { findings: part.findings.list, owed: part.owed, renamed }
+        (Judged { findings: part.findings.list, owed: part.owed, renamed }, part.unclear)
     }
 
     /// Everything in a folder, if it is `folder`.
@@ -203,10 +244,16 @@ impl<'a> Judge<'a> {
                     _ => None,
                 });
                 let folders: BTreeSet<Inode> = folders.collect();
-                let parts = folders.into_iter().map(|folder| self.folder(folder, path));
-                let best = parts.min_by_key(|part| part.findings.list.len());
+                let count = folders.len();
+                let mut parts: Vec<Part> =
+                    folders.into_iter().map(|folder| self.folder(folder, path)).collect();
+                let best = (0..count).min_by_key(|at| self.cost(&parts[*at]));
+                let best = self.taken_for.get(&path).copied().filter(|at| *at < count).or(best);
+                if count > 1 {
+                    part.unclear.push((path, count));
+                }
                 if let Some(best) = best {
-                    return part.add(best);
+                    return part.add(parts.swap_remove(best));
                 }
             }
             Some(SeenEntry::File(at)) => {
@@ -226,6 +273,16 @@ impl<'a> Judge<'a> {
             self.versions.paths().name(path)
         );
         part.owe(Outcome::Stale, name.durable.seq, 0, text);
+    }
+
+    /// How much does not fit: findings, and files that are none of those that they may be.
+    fn cost(&self, part: &Part) -> usize {
+        let fits = |at: &u32, file: &Inode| {
+            self.file(*file, &self.seen.files[*at as usize]).findings.list.is_empty()
+        };
+        let odd =
+            part.files.iter().filter(|(at, files, _)| !files.iter().any(|file| fits(at, file)));
+        part.findings.list.len() + odd.count()
     }
 
     /// Which file each one that was seen is; judges its contents. By file that was seen.

@@ -82,6 +82,38 @@ proptest! {
     }
 }
 
+/// What lies in a folder tells which folder it is: the one renamed over it later held another file.
+#[test]
+fn a_folder_that_a_later_one_replaced_is_not_taken_for_that() {
+    let lines = [
+        "mkdir d",
+        "mkdir a",
+        "mkdir a/e",
+        "create y",
+        "write y 0 64",
+        "fsync y",
+        "create d/n",
+        "write d/n 0 64",
+        "syncfs",
+        "rename y a/e/n",
+        "unlink a/e/n",
+        "rename d a/e",
+    ];
+    let (mut paths, lines) = (Paths::default(), lines.map(str::to_owned));
+    let ops = crate::script::text::parse(&lines, &mut paths).expect("a script");
+    let script = Script { paths, ops, fill: 0 };
+    for upto in [9, 10, 11, 12] {
+        let survey = survey_of(&script, 12, &after(&script, upto), Family::Plain);
+        assert_eq!(survey.findings, Vec::new(), "after {upto}");
+    }
+    let mut damaged = after(&script, 10);
+    let node = damaged.nodes.iter_mut().find(|node| node.path == "a/e/n").expect("a file");
+    let NodeKind::File(file) = &mut node.kind else { panic!("a file") };
+    file.runs[0].what = RunWhat::Odd(vec![1; file.runs[0].len as usize].into());
+    let survey = survey_of(&script, 12, &damaged, Family::Plain);
+    assert!(!survey.findings.is_empty(), "control");
+}
+
 /// "a" written and synced, "b" written, "a" renamed to "b".
 fn replaced() -> (Script, [usize; 2]) {
     let mut paths = Paths::default();

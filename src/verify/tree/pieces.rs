@@ -45,9 +45,13 @@ fn sum_up(held: &Held, versions: &Versions, seen: &SeenTree, judged: Judged) -> 
     let missing = missing.map_or(Missing::None, Missing::From);
     let missing_count = judged.owed.len() as u64;
     let promised = versions.covered.iter().map(|covered| covered.newest).max();
-    let promised = promised.filter(|_| judged.owed.is_empty()).unwrap_or_default();
     let is_ours = |seq: &Seq| seq.0 <= held.script.ops.len() as u64;
-    let newest = Some(seen.newest_word()).filter(is_ours).unwrap_or_default().max(promised);
+    let newest = Some(seen.newest_word()).filter(is_ours).unwrap_or_default();
+    // What was promised may have been done away with since: a tree without a word of the load is no
+    // witness of it.
+    let is_of_load = newest.0 > held.script.fill;
+    let promised = promised.filter(|_| judged.owed.is_empty() && is_of_load).unwrap_or_default();
+    let newest = newest.max(promised);
     let there = held.changing(Seq(0), newest.min(acked)).count() as u64;
     let mut counts = BTreeMap::new();
     for (outcome, count) in [
@@ -84,6 +88,13 @@ struct Judged {
     renamed: Renamed,
 }
 
+impl Judged {
+    /// How much does not fit.
+    fn odd(&self) -> usize {
+        self.findings.len() + self.renamed.broken.len()
+    }
+}
+
 /// What was found of some names, before it is known which files they name.
 #[derive(Debug, Clone)]
 struct Part {
@@ -96,6 +107,8 @@ struct Part {
     places: Vec<(Slot, PathId)>,
     /// Folders that may be one of so many.
     unclear: Vec<(PathId, usize)>,
+    /// Folders that can be no other.
+    certain: BTreeSet<Inode>,
 }
 
 impl Part {
@@ -106,6 +119,7 @@ impl Part {
             files: Vec::new(),
             places: Vec::new(),
             unclear: Vec::new(),
+            certain: BTreeSet::new(),
         }
     }
 
@@ -118,6 +132,7 @@ impl Part {
         self.files.extend(other.files);
         self.places.extend(other.places);
         self.unclear.extend(other.unclear);
+        self.certain.extend(other.certain);
     }
 
     /// A promised effect that is not there.
@@ -156,7 +171,7 @@ impl<'a> Judge<'a> {
     fn judge(mut self) -> Judged {
         let (mut best, mut unclear) = self.judge_once();
         let mut tries = 0;
-        while !best.findings.is_empty() {
+        while best.odd() > 0 {
             let mut better = None;
             for (path, count) in &unclear {
                 for choice in 0..*count {
@@ -166,7 +181,7 @@ impl<'a> Judge<'a> {
                     tries += 1;
                     let before = self.taken_for.insert(*path, choice);
                     let (judged, others) = self.judge_once();
-                    match judged.findings.len() < best.findings.len() {
+                    match judged.odd() < best.odd() {
                         true => better = Some((judged, others)),
                         false => match before {
                             Some(before) => drop(self.taken_for.insert(*path, before)),
@@ -192,8 +207,8 @@ impl<'a> Judge<'a> {
         }
         part.add(self.folder(self.versions.root(), paths.root()));
         let mut broken = Vec::new();
-        let which = self.resolve(&mut part);
-        let checked = self.judge_renames(&part, &which, &mut broken);
+        let fits = self.resolve(&mut part);
+        let checked = self.judge_renames(&part, &fits, &mut broken);
         let renamed = Renamed { checked, broken };
         (Judged { findings: part.findings.list, owed: part.owed, renamed }, part.unclear)
     }
@@ -201,6 +216,7 @@ impl<'a> Judge<'a> {
     /// Everything in a folder, if it is `folder`.
     fn folder(&self, folder: Inode, path: PathId) -> Part {
         let (mut part, paths) = (Part::of(self.words.stream), self.versions.paths());
+        part.certain.insert(folder);
         let known: &[(&str, &Name)] = self.names.get(&folder).map_or(&[], Vec::as_slice);
         let seen = paths.children(path).iter().copied();
         let seen: BTreeMap<&str, PathId> = seen
@@ -251,6 +267,7 @@ impl<'a> Judge<'a> {
                 let best = self.taken_for.get(&path).copied().filter(|at| *at < count).or(best);
                 if count > 1 {
                     part.unclear.push((path, count));
+                    parts.iter_mut().for_each(|part| part.certain.clear());
                 }
                 if let Some(best) = best {
                     return part.add(parts.swap_remove(best));
@@ -285,8 +302,8 @@ impl<'a> Judge<'a> {
         part.findings.list.len() + odd.count()
     }
 
-    /// Which file each one that was seen is; judges its contents. By file that was seen.
-    fn resolve(&self, part: &mut Part) -> HashMap<u32, Inode> {
+    /// Which files each one that was seen may be; judges its contents. By file that was seen.
+    fn resolve(&self, part: &mut Part) -> BTreeMap<u32, Vec<Inode>> {
         let mut may_be: BTreeMap<u32, (Vec<Inode>, Seq)> = BTreeMap::new();
         for (at, files, seq) in std::mem::take(&mut part.files) {
             match may_be.get_mut(&at) {
@@ -324,7 +341,7 @@ impl<'a> Judge<'a> {
                 part.findings.add(Outcome::Misdirected, None, 0, text);
             }
         }
-        taken.into_iter().map(|(file, at)| (at, file)).collect()
+        fits
     }
 
     /// Whether a file that was seen holds a word of `file`, or none of any other: then it is that one,
@@ -384,11 +401,11 @@ impl<'a> Judge<'a> {
 
     /// A file that was durable as a whole under its old name is so under that or the new one, never
     /// under both or neither. Returns how many renames could be looked at: those that nothing later
-    /// did away with.
+    /// did away with, in folders that can be no other.
     fn judge_renames(
         &self,
         part: &Part,
-        which: &HashMap<u32, Inode>,
+        fits: &BTreeMap<u32, Vec<Inode>>,
         broken: &mut Vec<Finding>,
     ) -> u64 {
         let mut checked = 0;
@@ -400,18 +417,20 @@ impl<'a> Judge<'a> {
         };
         for Rename { seq, file, from, to } in &self.versions.renames {
             let newest = |slot| self.versions.names.get(slot).map(|name: &Name| name.last().seq);
-            if newest(from) != Some(*seq) || newest(to) != Some(*seq) {
+            let is_last = newest(from) == Some(*seq) && newest(to) == Some(*seq);
+            let are_certain = [from, to].iter().all(|slot| part.certain.contains(&slot.0));
+            if !is_last || !are_certain {
                 continue;
             }
             checked += 1;
-            let is_it = |slot| seen(slot).map(|seen| which.get(&seen).copied());
-            let text = match (is_it(from), is_it(to)) {
+            // A file that was seen may be one of several that look alike.
+            let may_be =
+                |slot| seen(slot).map(|seen| fits.get(&seen).map(|all| all.contains(file)));
+            let text = match (may_be(from), may_be(to)) {
                 // What is whole is one of the two, or the version before.
-                (Some(Some(old)), _) if old == *file && is_it(to) != is_it(from) => continue,
-                (None, Some(Some(new))) if new == *file => continue,
-                (Some(Some(old)), Some(Some(new))) if old == *file && new == old => {
-                    "is there under its old name and its new one"
-                }
+                (Some(Some(true)), _) if seen(from) != seen(to) => continue,
+                (None, Some(Some(true))) => continue,
+                (Some(Some(true)), _) => "is there under its old name and its new one",
                 (_, Some(None)) => "is in part what was to be whole",
                 (None, _) => "is there under neither its old name nor its new one",
                 _ => "is not whole under its old name",

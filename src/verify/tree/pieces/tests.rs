@@ -4,7 +4,7 @@ use super::*;
 use crate::script::model::reference::Reference;
 use crate::script::model::testing;
 use crate::script::op::{Op, Paths, SyncHow, WriteHow};
-use crate::script::spec::Script;
+use crate::script::spec::{Script, ScriptSpec};
 use crate::script::tree::{NodeKind, ObservedTree, RunWhat};
 use crate::units::RunId;
 use crate::verify::survey::Promise;
@@ -80,6 +80,22 @@ proptest! {
         prop_assume!(!differs || has_content(&found) && has_content(&whole));
         prop_assert_eq!(!survey.findings.is_empty(), differs, "{:?} {:?}", survey, script.ops);
     }
+}
+
+/// A program that skips its syncs loses all that it was told is safe. Now and then everything that was
+/// synced was done away with since, and then a tree without it owes nothing, but witnesses nothing.
+#[test]
+fn a_tree_that_is_the_set_up_alone_lost_what_was_synced_or_witnesses_nothing() {
+    let spec = ScriptSpec::Random { names: 6, file_bytes: 65_536, sync_every: 5 };
+    let mut lost = 0;
+    for (count, id) in [40u64, 400, 4_000].into_iter().flat_map(|n| (0..6).map(move |id| (n, id))) {
+        let script = spec.script(1, StreamId(id), count);
+        let set_up = after(&script, script.fill as usize);
+        let survey = survey_of(&script, count as usize - 1, &set_up, Family::Plain);
+        assert!(!survey.load_survived(), "{count} operations of stream {id}");
+        lost += u32::from(survey.missing != Missing::None);
+    }
+    assert!(lost >= 12, "{lost} of 18");
 }
 
 /// What lies in a folder tells which folder it is: the one renamed over it later held another file.

@@ -17,6 +17,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("files", include_str!("../../workloads/files.toml")),
     ("files-ext4", include_str!("../../workloads/files-ext4.toml")),
     ("files-exhaustive", include_str!("../../workloads/files-exhaustive.toml")),
+    ("btrfs-rename-over", include_str!("../../workloads/btrfs-rename-over.toml")),
     ("package-install", include_str!("../../workloads/package-install.toml")),
     ("sqlite", include_str!("../../workloads/sqlite.toml")),
     ("sqlite-ext4", include_str!("../../workloads/sqlite-ext4.toml")),

@@ -103,10 +103,9 @@ mod tests {
         let fails = |steps: &[Step]| -> Result<bool, ()> {
             asked += 1;
             assert_eq!(possible(steps, &paths), steps, "only what can be carried out is tried");
-            let at = |wanted: fn(&Op) -> bool| steps.iter().position(|step| wanted(&step.op));
-            let link = at(|op| matches!(op, Op::Link { .. }));
-            let unlink = steps.iter().rposition(|step| step.op == Op::Unlink(begin));
-            Ok(link.is_some() && unlink > link)
+            let at = |wanted: Op| steps.iter().position(|step| step.op == wanted);
+            let linked = at(Op::Link { from: begin, to: link });
+            Ok(linked.is_some() && at(Op::Unlink(begin)) > linked)
         };
         let left = minimal(all, &paths, fails).expect("no error");
         assert!(left.len() <= 3, "{:?}", words(&left, &paths));
